@@ -1,1 +1,58 @@
-//! Placeholder: filled by its first behaviour.
+//! Every bound of the gateway: unit, scope, reason. Bounds that an operator may set are defaults in
+//! `config`; what stands here is fixed, because a wrong value would break a promise and not a load.
+
+/// Bytes of the ordinary block: one read of a socket, one response buffer of an exchange. 16 KiB is
+/// the size at which a copy stops being dominated by the system call (measured, docs/decisions/0001).
+pub const BLOCK_BYTES: usize = 16 * 1024;
+
+/// Bytes of a widened request window. 256 KiB costs 0.73 to 0.85 of the CPU of 64 KiB per upload
+/// and is the most that one upload holds in user memory while it streams.
+pub const WIDE_BLOCK_BYTES: usize = 256 * 1024;
+
+/// Body bytes still expected above which an upload gets a wide block.
+pub const WIDEN_ABOVE_BYTES: u64 = 64 * 1024;
+
+/// Ordinary blocks that a core keeps for reuse (4 MiB); more are given back to the allocator.
+pub const IDLE_BLOCKS: usize = 256;
+
+/// Wide blocks that a core keeps for reuse (2 MiB).
+pub const IDLE_WIDE_BLOCKS: usize = 8;
+
+/// Body bytes that are read and dropped after an early answer, so that the client can read it
+/// (per exchange). A plain close instead lost the answer in 20 of 20 tries.
+pub const LINGER_BYTES: u64 = 1024 * 1024;
+
+/// Informational responses passed on per exchange; one more is an upstream fault.
+pub const INTERIM_RESPONSES: u32 = 8;
+
+/// Bytes of an upstream's response head (per head); the torture corpus calls 80 KiB hostile.
+pub const RESPONSE_HEAD_BYTES: usize = 64 * 1024;
+
+/// Fields of an upstream's response head (per head).
+pub const RESPONSE_HEAD_FIELDS: usize = 200;
+
+/// Idle upstream connections kept per core and provider.
+pub const IDLE_UPSTREAM_CONNECTIONS: usize = 64;
+
+/// Attempts of one exchange at its upstream: the first, and one more under the retry rule.
+pub const ATTEMPTS: u32 = 2;
+
+/// Pause between two accepts that failed for want of descriptors or memory, milliseconds.
+pub const ACCEPT_PAUSE_MS: u64 = 10;
+
+/// Interval at which a core looks at its flags and prunes its pools, milliseconds.
+pub const BEAT_MS: u64 = 100;
+
+/// Pending connections asked of the kernel per listener; the kernel caps it at `somaxconn`.
+pub const BACKLOG: i32 = 4096;
+
+/// Longest that a freshly written request waits between two looks at the acknowledgement counter
+/// of a reused connection, milliseconds.
+pub const ACKNOWLEDGED_LOOK_MS: u64 = 1;
+
+/// Addresses of one provider that a connect tries, in order.
+pub const ADDRESSES: usize = 8;
+
+const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
+const _: () = assert!(WIDEN_ABOVE_BYTES as usize >= BLOCK_BYTES);
+const _: () = assert!(RESPONSE_HEAD_BYTES >= BLOCK_BYTES && RESPONSE_HEAD_BYTES <= WIDE_BLOCK_BYTES);

@@ -1,0 +1,79 @@
+//! Listening sockets: one per core on the same address, and no stranger among them.
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener as StdListener};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::limits::BACKLOG;
+use crate::runtime::TcpStream;
+
+/// Binds `count` sockets to `address`, for one core each.
+///
+/// The first is bound *without* port sharing, so that the kernel refuses it if any process already
+/// listens there: under `SO_REUSEPORT` two gateways would silently share the traffic. Sharing is
+/// switched on for it afterwards, and the others join. Port 0 picks a free port, once.
+///
+/// # Errors
+/// `AddrInUse` when somebody listens on the address, or what the kernel says.
+pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<StdListener>> {
+    let first = socket(address)?;
+    first.bind(&address.into())?;
+    first.set_reuse_port(true)?;
+    first.listen(BACKLOG)?;
+    let first = StdListener::from(first);
+    let address = first.local_addr()?;
+    let mut all = vec![first];
+    while all.len() < count {
+        let next = socket(address)?;
+        next.set_reuse_port(true)?;
+        next.bind(&address.into())?;
+        next.listen(BACKLOG)?;
+        all.push(next.into());
+    }
+    Ok(all)
+}
+
+fn socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // Addresses in TIME_WAIT after a restart may be taken; addresses that are listened on may not.
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// The listening socket of one core.
+pub struct Listener {
+    inner: monoio::net::TcpListener,
+}
+
+impl Listener {
+    /// Adopts a socket made by [`bind`]; must run on the core that will accept.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn adopt(socket: StdListener) -> io::Result<Self> {
+        Ok(Self { inner: monoio::net::TcpListener::from_std(socket)? })
+    }
+
+    /// The next connection. The returned future must be awaited to its end: one that is dropped
+    /// may have accepted a connection, which would leak.
+    ///
+    /// # Errors
+    /// What the kernel says, such as a want of descriptors.
+    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, peer) = self.inner.accept().await?;
+        stream.set_nodelay(true)?;
+        Ok((TcpStream::new(stream), peer))
+    }
+}
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listener").finish_non_exhaustive()
+    }
+}

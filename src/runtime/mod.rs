@@ -1,0 +1,78 @@
+//! The one module that knows the runtime: driver choice, sockets, timers, tasks.
+//!
+//! Bytes are moved by waiting for **readiness** on the ring (or on epoll) and then reading or
+//! writing with a plain non-blocking system call. A read that was given up can therefore never
+//! have swallowed bytes, no buffer is ever parked in the kernel, and a readiness wait stays armed
+//! from one use of a connection to the next, so that a waiting exchange costs one ring entry and
+//! not one per event. docs/decisions/0001-readiness.md has the measurements.
+
+mod listener;
+mod race;
+mod stop;
+mod stream;
+mod tcp_info;
+mod timer;
+
+pub use listener::{Listener, bind};
+pub use race::{Either, race};
+pub use stop::Stop;
+pub use stream::TcpStream;
+pub use timer::Timer;
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::time::Duration;
+
+/// Which kernel interface waits for readiness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// io_uring.
+    IoUring,
+    /// epoll, where the ring is forbidden or not wanted.
+    Epoll,
+}
+
+impl Driver {
+    /// The ring where this process may use it, epoll elsewhere.
+    #[must_use]
+    pub fn detect() -> Self {
+        if monoio::utils::detect_uring() { Self::IoUring } else { Self::Epoll }
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::IoUring => "io_uring",
+            Self::Epoll => "epoll",
+        })
+    }
+}
+
+/// Runs `main` to its end on a runtime that belongs to the calling thread.
+///
+/// # Errors
+/// When the kernel refuses the driver, such as a ring under a seccomp filter.
+pub fn block_on<F: Future>(driver: Driver, main: F) -> io::Result<F::Output> {
+    Ok(match driver {
+        Driver::IoUring => monoio::RuntimeBuilder::<monoio::IoUringDriver>::new()
+            .enable_timer()
+            .build()?
+            .block_on(main),
+        Driver::Epoll => monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
+            .enable_timer()
+            .build()?
+            .block_on(main),
+    })
+}
+
+/// Starts a task on this thread's runtime. It ends with the runtime if not before.
+pub fn spawn(task: impl Future<Output = ()> + 'static) {
+    drop(monoio::spawn(task));
+}
+
+/// Waits for `duration`; granularity 1 ms.
+pub async fn sleep(duration: Duration) {
+    monoio::time::sleep(duration).await;
+}

@@ -1,0 +1,194 @@
+//! One TCP connection: non-blocking reads and writes, and readiness waits that stay armed.
+
+#![expect(unsafe_code, reason = "lends the runtime's descriptor to system-call wrappers")]
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
+
+type Inner = Rc<monoio::net::TcpStream>;
+
+/// A connected TCP socket of this core. Reading and writing borrow it shared, so that both
+/// directions can be waited for at once, by one task.
+pub struct TcpStream {
+    inner: Inner,
+    readable: RefCell<Option<Box<dyn Readiness>>>,
+    writable: RefCell<Option<Box<dyn Readiness>>>,
+}
+
+impl TcpStream {
+    pub(super) fn new(inner: monoio::net::TcpStream) -> Self {
+        Self { inner: Rc::new(inner), readable: RefCell::default(), writable: RefCell::default() }
+    }
+
+    /// Connects to `address`; Nagle's algorithm is off. May be dropped while it waits.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let inner = monoio::net::TcpStream::connect_addr(address).await?;
+        inner.set_nodelay(true)?;
+        Ok(Self::new(inner))
+    }
+
+    fn fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: `inner` owns the descriptor and is not closed before it is dropped, which the
+        // borrow of `self` forbids; descriptors of a socket are never -1.
+        unsafe { BorrowedFd::borrow_raw(self.inner.as_raw_fd()) }
+    }
+
+    /// Reads what is there; 0 is the end of the stream.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there yet, or what the kernel says.
+    pub fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
+        let (read, _) = rustix::net::recv(self.fd(), into, RecvFlags::DONTWAIT)?;
+        Ok(read)
+    }
+
+    /// Looks at what is there and leaves it.
+    ///
+    /// # Errors
+    /// `WouldBlock` when nothing is there yet, or what the kernel says.
+    pub fn try_peek(&self, into: &mut [u8]) -> io::Result<usize> {
+        let flags = RecvFlags::DONTWAIT.union(RecvFlags::PEEK);
+        let (seen, _) = rustix::net::recv(self.fd(), into, flags)?;
+        Ok(seen)
+    }
+
+    /// Writes as much of `parts` as the socket takes.
+    ///
+    /// # Errors
+    /// `WouldBlock` when it takes nothing now, or what the kernel says.
+    pub fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+        let mut no_control = SendAncillaryBuffer::default();
+        Ok(rustix::net::sendmsg(self.fd(), parts, &mut no_control, flags)?)
+    }
+
+    /// Ready when a read would give bytes, the end or an error. The wait stays armed in the kernel
+    /// when the caller goes away, and serves the next caller.
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let inner = &self.inner;
+        let mut slot = self.readable.borrow_mut();
+        let armed = slot.get_or_insert_with(|| {
+            armed(Rc::clone(inner), |inner| async move { inner.readable(false).await })
+        });
+        armed.poll(cx)
+    }
+
+    /// Ready when a write would take bytes or give an error.
+    pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let inner = &self.inner;
+        let mut slot = self.writable.borrow_mut();
+        let armed = slot.get_or_insert_with(|| {
+            armed(Rc::clone(inner), |inner| async move { inner.writable(false).await })
+        });
+        armed.poll(cx)
+    }
+
+    /// Waits as [`Self::poll_readable`].
+    ///
+    /// # Errors
+    /// When the wait itself fails.
+    pub async fn readable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_readable(cx)).await
+    }
+
+    /// Waits as [`Self::poll_writable`].
+    ///
+    /// # Errors
+    /// When the wait itself fails.
+    pub async fn writable(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_writable(cx)).await
+    }
+
+    /// Waits for bytes and reads them; 0 is the end of the stream. May be dropped while it waits.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub async fn read(&self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.readable().await?;
+            match self.try_read(into) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Ends the sending direction: the peer reads the end after what was written.
+    pub fn shutdown_write(&self) {
+        // A socket that the peer already reset has nothing left to end.
+        let _reset_before = rustix::net::shutdown(self.fd(), Shutdown::Write);
+    }
+
+    /// Makes the close that follows a reset, which no peer can take for a clean end.
+    pub fn reset_on_close(&self) {
+        let _gone_before =
+            rustix::net::sockopt::set_socket_linger(self.fd(), Some(Duration::ZERO));
+    }
+
+    /// Bytes that the peer's kernel has acknowledged over the life of this connection
+    /// (`tcpi_bytes_acked`, RFC 4898 tcpEStatsAppHCThruOctetsAcked, plus one for the SYN).
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn bytes_acked(&self) -> io::Result<u64> {
+        super::tcp_info::bytes_acked(self.fd())
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TcpStream").finish_non_exhaustive()
+    }
+}
+
+/// A readiness wait that starts when it is first asked and survives the asker.
+trait Readiness {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
+}
+
+struct Armed<M, F> {
+    inner: Inner,
+    make: M,
+    wait: Pin<Box<Option<F>>>,
+}
+
+fn armed<M, F>(inner: Inner, make: M) -> Box<dyn Readiness>
+where
+    M: Fn(Inner) -> F + 'static,
+    F: Future<Output = io::Result<()>> + 'static,
+{
+    Box::new(Armed { inner, make, wait: Box::pin(None) })
+}
+
+impl<M, F> Readiness for Armed<M, F>
+where
+    M: Fn(Inner) -> F,
+    F: Future<Output = io::Result<()>>,
+{
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if let Some(wait) = self.wait.as_mut().as_pin_mut() {
+                let polled = wait.poll(cx);
+                if polled.is_ready() {
+                    self.wait.set(None);
+                }
+                return polled;
+            }
+            let wait = (self.make)(Rc::clone(&self.inner));
+            self.wait.set(Some(wait));
+        }
+    }
+}
