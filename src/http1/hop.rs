@@ -1,0 +1,105 @@
+//! Hop-by-hop fields: what ends at this gateway (RFC 9110 §7.6.1).
+//!
+//! A fixed set, and what `Connection` names beside it. A peer may name anything there, so what it
+//! names never changes framing or the host: those fields are refused or read elsewhere, and
+//! [`ConnectionOptions::names`] does not report them.
+
+use crate::http1::error::FramingError;
+use crate::http1::error::FramingReason;
+use crate::http1::head::Field;
+use crate::http1::head::Version;
+use crate::http1::head::named;
+use crate::http1::trim;
+
+/// Options in all `Connection` fields of one head beside close and keep-alive. Real clients send up
+/// to two; each is compared with each field name of the head, so the product is bounded here.
+pub const OPTIONS_MAX: usize = 32;
+
+const HOP_BY_HOP: [&[u8]; 9] = [
+    b"connection",
+    b"keep-alive",
+    b"proxy-authenticate",
+    b"proxy-authorization",
+    b"proxy-connection",
+    b"te",
+    b"trailer",
+    b"transfer-encoding",
+    b"upgrade",
+];
+
+/// Fields that `Connection` cannot take away.
+const NOT_OPTIONS: [&[u8]; 3] = [b"content-length", b"host", b"transfer-encoding"];
+
+/// Whether the field `name` is for this connection only, whatever `Connection` says.
+pub fn is_hop_by_hop(name: &[u8]) -> bool {
+    HOP_BY_HOP.iter().any(|hop| hop.eq_ignore_ascii_case(name))
+}
+
+/// What the `Connection` fields of one head say together.
+#[derive(Debug, Clone, Copy)]
+pub struct ConnectionOptions<'a> {
+    /// `close`: no message follows the answer.
+    pub close: bool,
+    /// `keep-alive`: an HTTP/1.0 peer asks to keep the connection.
+    pub keep_alive: bool,
+    /// The first `count` are options other than those two.
+    options: [&'a [u8]; OPTIONS_MAX],
+    count: usize,
+}
+
+impl<'a> ConnectionOptions<'a> {
+    /// Reads all `Connection` fields; case is ignored, empty members are skipped.
+    ///
+    /// # Errors
+    /// [`FramingReason::TooManyOptions`] beyond [`OPTIONS_MAX`].
+    pub fn of(fields: &[Field], bytes: &'a [u8]) -> Result<Self, FramingError> {
+        let mut all = Self {
+            close: false,
+            keep_alive: false,
+            options: [&[]; OPTIONS_MAX],
+            count: 0,
+        };
+        for field in named(fields, bytes, "connection") {
+            for option in field.value.of(bytes).split(|&b| b == b',').map(trim) {
+                if option.is_empty() {
+                    continue;
+                }
+                if option.eq_ignore_ascii_case(b"close") {
+                    all.close = true;
+                } else if option.eq_ignore_ascii_case(b"keep-alive") {
+                    all.keep_alive = true;
+                } else {
+                    all.push(option).ok_or_else(|| FramingError {
+                        at: field.name.at(),
+                        reason: FramingReason::TooManyOptions,
+                    })?;
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Whether the field `name` is named as an option, so that it must not be forwarded. Never
+    /// true for Content-Length, Transfer-Encoding and Host.
+    pub fn names(&self, name: &[u8]) -> bool {
+        let mut named = self.options.iter().take(self.count);
+        named.any(|option| option.eq_ignore_ascii_case(name))
+            && !NOT_OPTIONS
+                .iter()
+                .any(|kept| kept.eq_ignore_ascii_case(name))
+    }
+
+    /// Whether the peer keeps the connection after this message (RFC 9112 §9.3).
+    pub fn keeps_open(&self, version: Version) -> bool {
+        match version {
+            Version::Http11 => !self.close,
+            Version::Http10 => self.keep_alive && !self.close,
+        }
+    }
+
+    fn push(&mut self, option: &'a [u8]) -> Option<()> {
+        *self.options.get_mut(self.count)? = option;
+        self.count = self.count.saturating_add(1);
+        Some(())
+    }
+}
