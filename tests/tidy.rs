@@ -48,13 +48,16 @@ const FORBIDDEN_TO_PURE: &[&str] = &["buf", "clock", "runtime"];
 /// External crates and the only modules that may name them.
 const CONTAINED: &[(&str, &[&str])] = &[
     ("monoio", &["runtime"]),
-    ("rustix", &["runtime"]),
+    ("rustix", &["mock", "runtime"]),
     ("libc", &["runtime"]),
     ("socket2", &["runtime"]),
     ("httparse", &["http1"]),
     ("simd_json", &["json"]),
     ("rustls", &["tls"]),
-    ("crossbeam", &["ledger", "observe", "server", "switch", "upstream"]),
+    (
+        "crossbeam",
+        &["ledger", "observe", "server", "switch", "upstream"],
+    ),
     ("hdrhistogram", &["observe"]),
     ("memchr", &["http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
