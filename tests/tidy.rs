@@ -48,7 +48,7 @@ const FORBIDDEN_TO_PURE: &[&str] = &["buf", "clock", "runtime"];
 /// External crates and the only modules that may name them.
 const CONTAINED: &[(&str, &[&str])] = &[
     ("monoio", &["runtime"]),
-    ("rustix", &["runtime"]),
+    ("rustix", &["mock", "runtime"]),
     ("libc", &["runtime"]),
     ("socket2", &["runtime"]),
     ("httparse", &["http1"]),
