@@ -29,8 +29,15 @@ impl Pool {
     /// A store for one core whose blocks should stay below `share_bytes`.
     #[must_use]
     pub fn new(share_bytes: usize) -> Self {
-        let shelf = Shelf { ordinary: Vec::new(), wide: Vec::new(), used_bytes: 0, share_bytes };
-        Self { shelf: Rc::new(RefCell::new(shelf)) }
+        let shelf = Shelf {
+            ordinary: Vec::new(),
+            wide: Vec::new(),
+            used_bytes: 0,
+            share_bytes,
+        };
+        Self {
+            shelf: Rc::new(RefCell::new(shelf)),
+        }
     }
 
     /// A block of [`BLOCK_BYTES`].
@@ -72,13 +79,18 @@ impl Pool {
         shelf.used_bytes = shelf.used_bytes.saturating_add(bytes);
         drop(shelf);
         let bytes = kept.unwrap_or_else(|| vec![0; bytes].into_boxed_slice());
-        Block { bytes, home: self.clone() }
+        Block {
+            bytes,
+            home: self.clone(),
+        }
     }
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool").field("used_bytes", &self.used_bytes()).finish_non_exhaustive()
+        f.debug_struct("Pool")
+            .field("used_bytes", &self.used_bytes())
+            .finish_non_exhaustive()
     }
 }
 
@@ -119,7 +131,9 @@ impl Drop for Block {
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+        f.debug_struct("Block")
+            .field("bytes", &self.bytes.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -136,19 +150,30 @@ impl Input {
     /// An empty input that takes its blocks from `pool`.
     #[must_use]
     pub fn new(pool: Pool) -> Self {
-        Self { pool, block: None, start: 0, end: 0 }
+        Self {
+            pool,
+            block: None,
+            start: 0,
+            end: 0,
+        }
     }
 
     /// The unread bytes.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
-        self.block.as_ref().and_then(|b| b.get(self.start..self.end)).unwrap_or_default()
+        self.block
+            .as_ref()
+            .and_then(|b| b.get(self.start..self.end))
+            .unwrap_or_default()
     }
 
     /// The unread bytes, for a decoder that works in place.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        self.block.as_mut().and_then(|b| b.get_mut(self.start..self.end)).unwrap_or_default()
+        self.block
+            .as_mut()
+            .and_then(|b| b.get_mut(self.start..self.end))
+            .unwrap_or_default()
     }
 
     /// Number of unread bytes.
@@ -166,6 +191,19 @@ impl Input {
     /// Marks the first `count` unread bytes as used; gives the block back when none are left.
     pub fn consume(&mut self, count: usize) {
         self.start = self.end.min(self.start.saturating_add(count));
+        if self.is_empty() {
+            self.release();
+        }
+    }
+
+    /// Takes `count` unread bytes out from `at` on; what is behind them moves up.
+    pub fn remove(&mut self, at: usize, count: usize) {
+        let count = count.min(self.len().saturating_sub(at));
+        let from = self.start + at;
+        if let Some(block) = &mut self.block {
+            block.copy_within(from + count..self.end, from);
+        }
+        self.end -= count;
         if self.is_empty() {
             self.release();
         }
@@ -202,12 +240,20 @@ impl Input {
             self.start = 0;
         }
         let end = self.end;
-        self.block.as_mut().and_then(|b| b.get_mut(end..)).filter(|room| !room.is_empty())
+        self.block
+            .as_mut()
+            .and_then(|b| b.get_mut(end..))
+            .filter(|room| !room.is_empty())
     }
 
     /// Exchanges the block for an empty wide one if the input is empty and the pool grants it.
     pub fn widen(&mut self) {
-        if self.is_empty() && self.block.as_ref().is_none_or(|b| b.len() < WIDE_BLOCK_BYTES) {
+        if self.is_empty()
+            && self
+                .block
+                .as_ref()
+                .is_none_or(|b| b.len() < WIDE_BLOCK_BYTES)
+        {
             if let Some(wide) = self.pool.wide() {
                 self.block = Some(wide);
             }
@@ -257,6 +303,18 @@ mod tests {
         assert_eq!(input.bytes(), b"llo");
         input.consume(3);
         assert_eq!(pool.used_bytes(), 0);
+    }
+
+    #[test]
+    fn bytes_in_the_middle_can_be_taken_out() {
+        let mut input = Input::new(Pool::new(1 << 20));
+        input.room(64).unwrap()[..8].copy_from_slice(b"xabXXcdx");
+        input.filled(8);
+        input.consume(1);
+        input.remove(2, 2);
+        assert_eq!(input.bytes(), b"abcdx");
+        input.remove(4, 99);
+        assert_eq!(input.bytes(), b"abcd");
     }
 
     #[test]

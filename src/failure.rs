@@ -1,1 +1,175 @@
-//! Placeholder: filled by its first behaviour.
+//! What can go wrong with an exchange: whose fault, which status, which words.
+//!
+//! The words name what was expected and what came, never a provider, an address, a credential or a
+//! byte of a body.
+
+use std::borrow::Cow;
+
+use crate::dialect::Family;
+use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
+use crate::lane::BodyError;
+use crate::upstream::ConnectError;
+
+/// A failure that becomes a response of the gateway's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The request head is malformed or beyond a limit.
+    Head(HeadError),
+    /// The client ended its stream inside the head.
+    HeadCut,
+    /// The `Host` field is missing, repeated or malformed.
+    Host(HostError),
+    /// The request target is malformed.
+    Target(TargetError),
+    /// The framing fields contradict each other.
+    Framing(FramingError),
+    /// The path has dot segments.
+    DotSegments,
+    /// CONNECT, or a method that no API here has.
+    Method,
+    /// An expectation other than `100-continue`.
+    Expectation,
+    /// The body's chunked coding is broken.
+    Chunk(ChunkError),
+    /// The body is longer than `limits.body_bytes`.
+    BodyTooLong,
+    /// No API answers on this path.
+    NoRoute,
+    /// No provider of this family is configured as its default.
+    NoProvider,
+    /// The head or the body did not arrive in time.
+    RequestTimeout,
+    /// No connection to the provider came about.
+    Connect(ConnectError),
+    /// The provider ended the connection without a response.
+    UpstreamClosed,
+    /// What the provider sent is not an HTTP response that can be relayed.
+    UpstreamMalformed,
+    /// The provider sent more interim responses than are passed on.
+    UpstreamInterim,
+    /// The provider switched protocols, which nobody had asked for.
+    UpstreamSwitched,
+    /// The provider sent nothing within `timeouts.first_byte`.
+    FirstByteTimeout,
+    /// A WebSocket was asked for where only HTTP is spoken.
+    WebSocket,
+    /// A defect of the gateway.
+    Internal,
+}
+
+impl Failure {
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(self) -> u16 {
+        match self {
+            Self::Head(error) => error.status(),
+            Self::Host(error) => error.status(),
+            Self::Target(error) => error.status(),
+            Self::Framing(error) => error.status(),
+            Self::Chunk(error) => error.status(),
+            Self::HeadCut | Self::DotSegments => 400,
+            Self::Method => 501,
+            Self::Expectation => 417,
+            Self::BodyTooLong => 413,
+            Self::NoRoute | Self::NoProvider => 404,
+            Self::RequestTimeout => 408,
+            Self::Connect(ConnectError::Exhausted) => 503,
+            Self::Connect(ConnectError::TimedOut | ConnectError::Unresolved)
+            | Self::FirstByteTimeout => 504,
+            Self::Connect(ConnectError::Refused)
+            | Self::UpstreamClosed
+            | Self::UpstreamMalformed
+            | Self::UpstreamInterim
+            | Self::UpstreamSwitched => 502,
+            Self::WebSocket => 426,
+            Self::Internal => 500,
+        }
+    }
+
+    /// The gateway's own word for it, as in the `x-lanegate-error` field.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Head(_) | Self::HeadCut => "malformed_head",
+            Self::Host(_) => "malformed_host",
+            Self::Target(_) => "malformed_target",
+            Self::Framing(_) => "malformed_framing",
+            Self::Chunk(_) => "malformed_chunk",
+            Self::DotSegments => "dot_segments",
+            Self::Method => "method_not_implemented",
+            Self::Expectation => "expectation_failed",
+            Self::BodyTooLong => "body_too_large",
+            Self::NoRoute => "no_route",
+            Self::NoProvider => "no_provider",
+            Self::RequestTimeout => "request_timeout",
+            Self::Connect(ConnectError::Refused) => "upstream_refused",
+            Self::Connect(ConnectError::TimedOut) => "upstream_connect_timeout",
+            Self::Connect(ConnectError::Unresolved) => "upstream_unresolved",
+            Self::Connect(ConnectError::Exhausted) => "descriptors_exhausted",
+            Self::UpstreamClosed => "upstream_closed",
+            Self::UpstreamMalformed => "upstream_malformed",
+            Self::UpstreamInterim => "upstream_interim_flood",
+            Self::UpstreamSwitched => "upstream_switched_protocol",
+            Self::FirstByteTimeout => "upstream_first_byte_timeout",
+            Self::WebSocket => "websocket_not_spoken",
+            Self::Internal => "internal",
+        }
+    }
+
+    /// One sentence for the person who reads the client's log.
+    #[must_use]
+    pub fn message(self) -> Cow<'static, str> {
+        match self {
+            Self::Head(error) => format!("malformed request head: {error}").into(),
+            Self::HeadCut => "the stream ended inside the request head".into(),
+            Self::Host(error) => format!("malformed Host: {error}").into(),
+            Self::Target(error) => format!("malformed request target: {error}").into(),
+            Self::Framing(error) => format!("malformed framing: {error}").into(),
+            Self::Chunk(error) => format!("malformed chunked body: {error}").into(),
+            Self::DotSegments => "the path has dot segments; send the resolved path".into(),
+            Self::Method => "this method is not implemented".into(),
+            Self::Expectation => "the only expectation that can be met is 100-continue".into(),
+            Self::BodyTooLong => "the request body is longer than limits.body_bytes".into(),
+            Self::NoRoute => "no API answers on this path".into(),
+            Self::NoProvider => "no default provider is configured for this API".into(),
+            Self::RequestTimeout => "the request did not arrive in time".into(),
+            Self::Connect(error) => error.to_string().into(),
+            Self::UpstreamClosed => "the provider ended the connection without a response".into(),
+            Self::UpstreamMalformed => "the provider's response is not valid HTTP/1.1".into(),
+            Self::UpstreamInterim => "the provider sent too many interim responses".into(),
+            Self::UpstreamSwitched => "the provider switched protocols unasked".into(),
+            Self::FirstByteTimeout => "the provider did not answer in time".into(),
+            Self::WebSocket => "WebSocket is not spoken here; send the request by POST".into(),
+            Self::Internal => "the gateway failed; the request may be sent again".into(),
+        }
+    }
+
+    /// The word of the client's API for this class of error.
+    #[must_use]
+    pub fn kind(self, family: Family) -> &'static str {
+        match (self.status(), family) {
+            (404, _) => "not_found_error",
+            (413, Family::Anthropic) => "request_too_large",
+            (502 | 504, _) => "upstream_error",
+            (503, Family::Anthropic) => "overloaded_error",
+            (503, Family::OpenAi) => "server_error",
+            (500, _) => "api_error",
+            _ => "invalid_request_error",
+        }
+    }
+
+    /// Whether the same request would fail again, so that a client should not repeat it.
+    #[must_use]
+    pub fn is_deterministic(self) -> bool {
+        matches!(self.status(), 400..=407 | 409..=428 | 431 | 501 | 505)
+    }
+}
+
+impl From<BodyError> for Failure {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Chunk(error) => Self::Chunk(error),
+            BodyError::TooLong => Self::BodyTooLong,
+        }
+    }
+}

@@ -54,5 +54,6 @@ pub const ACKNOWLEDGED_LOOK_MS: u64 = 1;
 pub const ADDRESSES: usize = 8;
 
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
-const _: () = assert!(WIDEN_ABOVE_BYTES as usize >= BLOCK_BYTES);
-const _: () = assert!(RESPONSE_HEAD_BYTES >= BLOCK_BYTES && RESPONSE_HEAD_BYTES <= WIDE_BLOCK_BYTES);
+const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
+const _: () =
+    assert!(RESPONSE_HEAD_BYTES >= BLOCK_BYTES && RESPONSE_HEAD_BYTES <= WIDE_BLOCK_BYTES);

@@ -1,3 +1,187 @@
-//! Arguments in, exit code out.
+//! Arguments in, exit code out: 0 served or checked, 64 usage or configuration, 1 runtime.
 
-fn main() {}
+#![expect(clippy::print_stderr, reason = "this is the command line")]
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use lanegate::config::{self, Config, Driver, Workers};
+use lanegate::mock;
+
+/// Where a gateway without a configuration listens.
+const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+const USAGE: u8 = 64;
+const RUNTIME: u8 = 1;
+
+#[derive(Parser)]
+#[command(
+    name = "lanegate",
+    version,
+    about = "A transparent streaming gateway for LLM agents"
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve (also what happens without a command)
+    Serve(Serve),
+    /// Check a configuration and print it with every default filled in, without secrets
+    Check {
+        /// The configuration file
+        #[arg(long)]
+        config: PathBuf,
+    },
+    /// Run the scripted provider that stands in for real ones
+    Mock(Mock),
+}
+
+#[derive(Args)]
+struct Serve {
+    /// The configuration file; without one, serve in front of the built-in mock provider
+    #[arg(long)]
+    config: Option<PathBuf>,
+    /// Address to listen on, instead of the configured ones
+    #[arg(long)]
+    listen: Option<SocketAddr>,
+    /// Number of workers, instead of the configured one
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Kernel interface, instead of the configured one
+    #[arg(long)]
+    driver: Option<DriverName>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DriverName {
+    Auto,
+    #[value(name = "io_uring")]
+    IoUring,
+    Epoll,
+}
+
+#[derive(Args)]
+struct Mock {
+    /// Address to listen on
+    #[arg(long, default_value = "127.0.0.1:8081")]
+    listen: SocketAddr,
+    /// Folder of response files to serve by name
+    #[arg(long)]
+    responses: Option<PathBuf>,
+    /// Script for requests that bring none, such as `pause=20ms; events=50`
+    #[arg(long, default_value = "")]
+    script: String,
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, not errors; a broken pipe is nobody's fault.
+            let _nobody_reads = error.print();
+            return if error.use_stderr() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::SUCCESS
+            };
+        }
+    };
+    match cli.command.unwrap_or(Command::Serve(cli.serve)) {
+        Command::Serve(options) => serve(&options),
+        Command::Check { config } => check(&config),
+        Command::Mock(options) => mock(options),
+    }
+}
+
+fn serve(options: &Serve) -> ExitCode {
+    // Held until the process ends: the provider behind the gateway without a configuration.
+    let mut provider = None;
+    let config = match &options.config {
+        Some(path) => config::load(path).map_err(|error| (USAGE, error.to_string())),
+        None => mock::Mock::start(mock::Options::default())
+            .map(|started| {
+                let listen = options.listen.unwrap_or(DEFAULT_LISTEN);
+                let config = config::builtin(listen, started.addr());
+                provider = Some(started);
+                config
+            })
+            .map_err(|error| (RUNTIME, format!("the built-in mock provider: {error}"))),
+    };
+    let mut config = match config {
+        Ok(config) => config,
+        Err((code, message)) => return failed(code, &message),
+    };
+    override_with(options, &mut config);
+    if provider.is_some() {
+        say("no configuration given: serving in front of the built-in mock provider");
+    }
+    match lanegate::server::run(&config, |running| say(&running.to_string())) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(RUNTIME, &error.to_string()),
+    }
+}
+
+fn override_with(options: &Serve, config: &mut Config) {
+    if let Some(listen) = options.listen {
+        config.server.listen = vec![listen];
+    }
+    if let Some(workers) = options.workers {
+        config.server.workers = Workers::Count(workers.into());
+    }
+    match options.driver {
+        Some(DriverName::Auto) => config.server.driver = Driver::Auto,
+        Some(DriverName::IoUring) => config.server.driver = Driver::IoUring,
+        Some(DriverName::Epoll) => config.server.driver = Driver::Epoll,
+        None => {}
+    }
+}
+
+fn check(path: &std::path::Path) -> ExitCode {
+    match config::load(path) {
+        Ok(config) => {
+            say(config.effective_yaml().trim_end());
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(USAGE, &error.to_string()),
+    }
+}
+
+fn mock(options: Mock) -> ExitCode {
+    let script = match options.script.parse::<mock::Script>() {
+        Ok(script) => script,
+        Err(error) => return failed(USAGE, &format!("--script: {error}")),
+    };
+    let Mock {
+        listen, responses, ..
+    } = options;
+    let options = mock::Options {
+        listen,
+        responses,
+        script,
+        ..mock::Options::default()
+    };
+    say(&format!("mock provider listening on {listen}"));
+    match mock::serve(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(RUNTIME, &error.to_string()),
+    }
+}
+
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    // Who closed standard output does not want to hear more.
+    let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn failed(code: u8, message: &str) -> ExitCode {
+    eprintln!("lanegate: {message}");
+    ExitCode::from(code)
+}

@@ -1,1 +1,393 @@
-//! Placeholder: filled by its first behaviour.
+//! What the operator wants, checked once and completely before anything is opened.
+//!
+//! Decides whether a file means one thing, and fills in every default. Three steps: `file` reads
+//! YAML into a tree of values with lines, `resolve` gives them meaning, `effective` shows the
+//! result. Refuses what is unknown, repeated, out of range or contradictory; reports all of it at
+//! once, with line and key path, and never repeats a credential. Costs are paid at load only: a
+//! resolved [`Config`] is plain data.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::auth::ProviderAuth;
+
+mod base_url;
+mod effective;
+mod error;
+mod file;
+mod provider;
+mod quantity;
+mod read;
+mod resolve;
+mod schema;
+
+pub use base_url::{BaseUrl, BaseUrlError};
+pub use error::{ConfigError, Failure};
+pub use file::FILE_BYTES_MAX;
+pub use schema::key_paths;
+
+use provider::SECRET_BYTES_MAX;
+use resolve::Sources;
+
+/// A complete configuration: every key has its effective value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Listeners and threads.
+    pub server: Server,
+    /// Who may call.
+    pub authentication: Authentication,
+    /// Bounds on what one peer, and all of them together, can make the gateway hold.
+    pub limits: Limits,
+    /// Bounds on waiting.
+    pub timeouts: Timeouts,
+    /// In the order of the file, disabled ones included; at least one is enabled.
+    pub providers: Vec<Provider>,
+}
+
+/// Listeners and threads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Addresses to accept on, no two alike. Default `127.0.0.1:8080`: nobody else can reach it.
+    pub listen: Vec<SocketAddr>,
+    /// Threads that serve connections.
+    pub workers: Workers,
+    /// How the kernel is asked.
+    pub driver: Driver,
+    /// What an end of input from a client means while its answer is being written.
+    pub half_close: HalfClose,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: vec![SocketAddr::from(([127, 0, 0, 1], 8080))],
+            workers: Workers::default(),
+            driver: Driver::default(),
+            half_close: HalfClose::default(),
+        }
+    }
+}
+
+/// Number of worker threads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// One per core that the process may use.
+    #[default]
+    Auto,
+    /// Exactly so many, 1 to 1024.
+    Count(usize),
+}
+
+/// Kernel interface of the workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Driver {
+    /// io_uring where it is allowed, else epoll.
+    #[default]
+    Auto,
+    /// io_uring, or refuse to start.
+    IoUring,
+    /// epoll.
+    Epoll,
+}
+
+/// Meaning of a client's end of input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HalfClose {
+    /// The client is gone: stop. A close and a half-close look the same on the wire, and a
+    /// generation that nobody reads costs money.
+    #[default]
+    Cancel,
+    /// Go on until a write fails.
+    Tolerate,
+}
+
+/// Who may call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Authentication {
+    /// Everyone who reaches a listener. Must be written down unless all listeners are loopback.
+    #[default]
+    None,
+}
+
+/// Bounds on memory and on peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Bytes of a request or response head, 4 KiB to 1 MiB. Default 64 KiB: common servers stop at
+    /// 8 to 32 KiB, and agents add trace and beta headers to what those allow.
+    pub head_bytes: usize,
+    /// Fields of a head, 1 to 1000. Default 200: twice what common HTTP libraries take.
+    pub head_fields: usize,
+    /// Bytes of a request body. Default 32 MiB: the request limit of the Anthropic Messages API,
+    /// the largest of the dialects served.
+    pub body_bytes: u64,
+    /// Bytes of a body that one exchange holds at a time, 16 KiB to 16 MiB. Default 256 KiB: most
+    /// agent requests fit, and larger ones fill the socket buffers of both sides.
+    pub window_bytes: usize,
+    /// Bytes of all request and response buffers. Default 512 MiB: a third for the response
+    /// buffers of `connections`, the rest for two thousand requests in flight.
+    pub memory_bytes: u64,
+    /// Client connections at a time. Default 10000: their response buffers come to 157 MiB.
+    pub connections: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_bytes: 64 << 10,
+            head_fields: 200,
+            body_bytes: 32 << 20,
+            window_bytes: 256 << 10,
+            memory_bytes: 512 << 20,
+            connections: 10_000,
+        }
+    }
+}
+
+/// Bounds on waiting, each 1 ms to 24 h.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Resolving a provider's name and connecting to it. Default 5 s: two lost SYN packets are
+    /// resent after 1 s and 3 s (RFC 6298 §2).
+    pub connect: Duration,
+    /// From the first byte of a request head to its last. Default 30 s: a head is one packet or
+    /// two; a slower one holds a connection on purpose.
+    pub head: Duration,
+    /// Between two reads or writes of a body that has begun, either side. Default 5 min: reasoning
+    /// models pause for minutes where the provider sends no pings.
+    pub idle: Duration,
+    /// From the request sent to the first byte of the response. Default 10 min: the limit at which
+    /// the official SDKs give up on a whole request, so the caller decides first.
+    pub first_byte: Duration,
+    /// Between two requests on a client connection. Default 75 s: longer than the 60 s of common
+    /// load balancers, so that they close idle connections and never meet a closed one.
+    pub keepalive: Duration,
+    /// From the signal to stop to the end of the last exchange. Default 15 min: `first_byte` and
+    /// `idle` together, the longest silence that is no fault.
+    pub drain: Duration,
+    /// Reading on after an early error answer, so that the client can see it before a reset
+    /// destroys it (RFC 9112 §9.6). Default 2 s. At most `drain`.
+    pub linger: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            head: Duration::from_secs(30),
+            idle: Duration::from_secs(5 * 60),
+            first_byte: Duration::from_secs(10 * 60),
+            keepalive: Duration::from_secs(75),
+            drain: Duration::from_secs(15 * 60),
+            linger: Duration::from_secs(2),
+        }
+    }
+}
+
+/// Whose clients a provider serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProviderDialect {
+    /// Chat Completions and Responses.
+    OpenAi,
+    /// Messages.
+    Anthropic,
+}
+
+impl ProviderDialect {
+    /// The word in the file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+        }
+    }
+}
+
+/// One provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provider {
+    /// Name in logs; unique without regard to case.
+    pub name: String,
+    /// Whose clients it serves.
+    pub dialect: ProviderDialect,
+    /// Where it is.
+    pub base_url: BaseUrl,
+    /// The credential and how it is presented.
+    pub auth: ProviderAuth,
+    /// The environment variable of the credential, as written.
+    pub secret_env: Option<String>,
+    /// The file of the credential, as written.
+    pub secret_file: Option<PathBuf>,
+    /// Where the credential in `auth` came from.
+    pub secret_from: SecretFrom,
+    /// Value of `anthropic-version` for callers that send none.
+    pub anthropic_version: Option<String>,
+    /// Whether it takes what no other provider of its dialect takes. False while disabled.
+    pub default: bool,
+    /// Disabled providers get no traffic.
+    pub enabled: bool,
+    /// Whether its work is done on hardware of the operator.
+    pub local: bool,
+    /// Longest rest of a connection before it is closed instead of used again.
+    pub keepalive_idle: Duration,
+    /// Own bounds on waiting, or those of [`Config::timeouts`].
+    pub timeouts: ProviderTimeouts,
+}
+
+/// Where a credential came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SecretFrom {
+    /// There is none.
+    Unset,
+    /// The variable that `secret_env` names.
+    Env,
+    /// `secret_file`.
+    File,
+}
+
+/// The bounds on waiting that a provider can have of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProviderTimeouts {
+    /// See [`Timeouts::connect`].
+    pub connect: Duration,
+    /// See [`Timeouts::first_byte`].
+    pub first_byte: Duration,
+    /// See [`Timeouts::idle`].
+    pub idle: Duration,
+}
+
+impl From<Timeouts> for ProviderTimeouts {
+    fn from(all: Timeouts) -> Self {
+        Self {
+            connect: all.connect,
+            first_byte: all.first_byte,
+            idle: all.idle,
+        }
+    }
+}
+
+impl Config {
+    /// The enabled provider that takes what no other of `dialect` takes.
+    #[must_use]
+    pub fn default_provider(&self, dialect: ProviderDialect) -> Option<&Provider> {
+        self.providers
+            .iter()
+            .find(|provider| provider.default && provider.dialect == dialect)
+    }
+
+    /// Every effective value as YAML that reads back as this configuration. Credentials appear as
+    /// a comment that says where they came from.
+    #[must_use]
+    pub fn effective_yaml(&self) -> String {
+        effective::yaml(self)
+    }
+}
+
+/// Reads a file, with the environment of this process. A relative `secret_file` is looked up from
+/// the folder of the configuration file.
+///
+/// # Errors
+/// The file cannot be read, or [`ConfigError`] lists what is wrong with it.
+pub fn load(path: &Path) -> Result<Config, ConfigError> {
+    let bytes = read_at_most(path, FILE_BYTES_MAX)
+        .map_err(|error| Failure::of_file(format!("cannot read {}: {error}", path.display())))?;
+    let folder = path.parent().unwrap_or_else(|| Path::new(""));
+    let read = |file: &Path| read_at_most(&folder.join(file), SECRET_BYTES_MAX);
+    // Lossy, so that a variable which is no text is refused as a credential and not overlooked.
+    let env = |name: &str| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
+    resolve_bytes(
+        &bytes,
+        &Sources {
+            env: &env,
+            file: &read,
+        },
+    )
+}
+
+/// Reads a text; `env` answers for environment variables. A relative `secret_file` is looked up
+/// from the current folder.
+///
+/// # Errors
+/// [`ConfigError`] lists what is wrong.
+pub fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+    let read = |file: &Path| read_at_most(file, SECRET_BYTES_MAX);
+    resolve_bytes(text.as_bytes(), &Sources { env, file: &read })
+}
+
+/// Reads hostile bytes in a world without variables and files. For fuzzing.
+///
+/// # Errors
+/// [`ConfigError`] lists what is wrong.
+pub fn parse_bytes(bytes: &[u8]) -> Result<Config, ConfigError> {
+    let nowhere = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    resolve_bytes(
+        bytes,
+        &Sources {
+            env: &|_| None,
+            file: &nowhere,
+        },
+    )
+}
+
+/// A gateway in front of the scripted provider: one provider per dialect, no credentials.
+#[must_use]
+pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
+    let timeouts = Timeouts::default();
+    let provider = |dialect: ProviderDialect| Provider {
+        name: format!("mock-{}", dialect.as_str()),
+        dialect,
+        base_url: BaseUrl::of(mock),
+        auth: ProviderAuth::none(),
+        secret_env: None,
+        secret_file: None,
+        secret_from: SecretFrom::Unset,
+        anthropic_version: None,
+        default: true,
+        enabled: true,
+        local: mock.ip().to_canonical().is_loopback(),
+        keepalive_idle: provider::KEEPALIVE_IDLE_PLAIN,
+        timeouts: timeouts.into(),
+    };
+    Config {
+        server: Server {
+            listen: vec![listen],
+            ..Server::default()
+        },
+        authentication: Authentication::None,
+        limits: Limits::default(),
+        timeouts,
+        providers: vec![
+            provider(ProviderDialect::OpenAi),
+            provider(ProviderDialect::Anthropic),
+        ],
+    }
+}
+
+fn resolve_bytes(bytes: &[u8], sources: &Sources<'_>) -> Result<Config, ConfigError> {
+    let text = std::str::from_utf8(bytes).map_err(|error| {
+        let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        let what = "not readable as UTF-8".to_owned();
+        Failure {
+            line: u64::try_from(line).ok(),
+            path: String::new(),
+            what,
+        }
+    })?;
+    resolve::resolve(&file::parse(text)?, sources)
+}
+
+/// Reads a whole file of at most `bytes_max`; a longer one is an error, never cut.
+fn read_at_most(path: &Path, bytes_max: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let one_more = u64::try_from(bytes_max).map_or(u64::MAX, |max| max.saturating_add(1));
+    File::open(path)?.take(one_more).read_to_end(&mut bytes)?;
+    if bytes.len() > bytes_max {
+        let what = format!("more than {bytes_max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+    }
+    Ok(bytes)
+}

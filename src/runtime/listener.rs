@@ -36,7 +36,11 @@ pub fn bind(address: SocketAddr, count: usize) -> io::Result<Vec<StdListener>> {
 }
 
 fn socket(address: SocketAddr) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // Addresses in TIME_WAIT after a restart may be taken; addresses that are listened on may not.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
@@ -49,6 +53,8 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
 /// The listening socket of one core.
 pub struct Listener {
     inner: monoio::net::TcpListener,
+    // A second descriptor of the same socket: the runtime's own cannot be shut down through it.
+    handle: StdListener,
 }
 
 impl Listener {
@@ -57,7 +63,11 @@ impl Listener {
     /// # Errors
     /// What the kernel says.
     pub fn adopt(socket: StdListener) -> io::Result<Self> {
-        Ok(Self { inner: monoio::net::TcpListener::from_std(socket)? })
+        let handle = socket.try_clone()?;
+        Ok(Self {
+            inner: monoio::net::TcpListener::from_std(socket)?,
+            handle,
+        })
     }
 
     /// The next connection. The returned future must be awaited to its end: one that is dropped
@@ -65,10 +75,16 @@ impl Listener {
     ///
     /// # Errors
     /// What the kernel says, such as a want of descriptors.
-    pub async fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
-        let (stream, peer) = self.inner.accept().await?;
+    pub async fn accept(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.inner.accept().await?;
         stream.set_nodelay(true)?;
-        Ok((TcpStream::new(stream), peer))
+        Ok(TcpStream::new(stream))
+    }
+
+    /// Stops listening: new connections are refused, and the accept that waits ends with an error.
+    pub fn shut_down(&self) {
+        // The only failure is a socket that does not listen any more.
+        let _stopped_before = rustix::net::shutdown(&self.handle, rustix::net::Shutdown::Read);
     }
 }
 

@@ -37,7 +37,11 @@ impl Driver {
     /// The ring where this process may use it, epoll elsewhere.
     #[must_use]
     pub fn detect() -> Self {
-        if monoio::utils::detect_uring() { Self::IoUring } else { Self::Epoll }
+        if monoio::utils::detect_uring() {
+            Self::IoUring
+        } else {
+            Self::Epoll
+        }
     }
 }
 

@@ -77,12 +77,17 @@ impl Stop {
             waiting.push(None);
             waiting.len() - 1
         });
-        Seat { shared: &self.shared, index }
+        Seat {
+            shared: &self.shared,
+            index,
+        }
     }
 }
 
 impl fmt::Debug for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Stop").field("stopping", &self.is_set()).finish_non_exhaustive()
+        f.debug_struct("Stop")
+            .field("stopping", &self.is_set())
+            .finish_non_exhaustive()
     }
 }

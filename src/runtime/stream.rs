@@ -1,6 +1,9 @@
 //! One TCP connection: non-blocking reads and writes, and readiness waits that stay armed.
 
-#![expect(unsafe_code, reason = "lends the runtime's descriptor to system-call wrappers")]
+#![expect(
+    unsafe_code,
+    reason = "lends the runtime's descriptor to system-call wrappers"
+)]
 
 use std::cell::RefCell;
 use std::fmt;
@@ -27,7 +30,11 @@ pub struct TcpStream {
 
 impl TcpStream {
     pub(super) fn new(inner: monoio::net::TcpStream) -> Self {
-        Self { inner: Rc::new(inner), readable: RefCell::default(), writable: RefCell::default() }
+        Self {
+            inner: Rc::new(inner),
+            readable: RefCell::default(),
+            writable: RefCell::default(),
+        }
     }
 
     /// Connects to `address`; Nagle's algorithm is off. May be dropped while it waits.
@@ -72,7 +79,12 @@ impl TcpStream {
     pub fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
         let mut no_control = SendAncillaryBuffer::default();
-        Ok(rustix::net::sendmsg(self.fd(), parts, &mut no_control, flags)?)
+        Ok(rustix::net::sendmsg(
+            self.fd(),
+            parts,
+            &mut no_control,
+            flags,
+        )?)
     }
 
     /// Ready when a read would give bytes, the end or an error. The wait stays armed in the kernel
@@ -81,7 +93,9 @@ impl TcpStream {
         let inner = &self.inner;
         let mut slot = self.readable.borrow_mut();
         let armed = slot.get_or_insert_with(|| {
-            armed(Rc::clone(inner), |inner| async move { inner.readable(false).await })
+            armed(Rc::clone(inner), |inner| async move {
+                inner.readable(false).await
+            })
         });
         armed.poll(cx)
     }
@@ -91,7 +105,9 @@ impl TcpStream {
         let inner = &self.inner;
         let mut slot = self.writable.borrow_mut();
         let armed = slot.get_or_insert_with(|| {
-            armed(Rc::clone(inner), |inner| async move { inner.writable(false).await })
+            armed(Rc::clone(inner), |inner| async move {
+                inner.writable(false).await
+            })
         });
         armed.poll(cx)
     }
@@ -134,8 +150,7 @@ impl TcpStream {
 
     /// Makes the close that follows a reset, which no peer can take for a clean end.
     pub fn reset_on_close(&self) {
-        let _gone_before =
-            rustix::net::sockopt::set_socket_linger(self.fd(), Some(Duration::ZERO));
+        let _gone_before = rustix::net::sockopt::set_socket_linger(self.fd(), Some(Duration::ZERO));
     }
 
     /// Bytes that the peer's kernel has acknowledged over the life of this connection
@@ -170,7 +185,11 @@ where
     M: Fn(Inner) -> F + 'static,
     F: Future<Output = io::Result<()>> + 'static,
 {
-    Box::new(Armed { inner, make, wait: Box::pin(None) })
+    Box::new(Armed {
+        inner,
+        make,
+        wait: Box::pin(None),
+    })
 }
 
 impl<M, F> Readiness for Armed<M, F>

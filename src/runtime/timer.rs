@@ -21,7 +21,11 @@ impl Timer {
     #[must_use]
     pub fn new() -> Self {
         let entry = clock::now();
-        Self { sleep: Box::pin(monoio::time::sleep_until(entry.into())), entry, deadline: None }
+        Self {
+            sleep: Box::pin(monoio::time::sleep_until(entry.into())),
+            entry,
+            deadline: None,
+        }
     }
 
     /// Sets the deadline, or turns the timer off.
@@ -31,7 +35,9 @@ impl Timer {
 
     /// Ready when the deadline has passed; never while the timer is off.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(deadline) = self.deadline else { return Poll::Pending };
+        let Some(deadline) = self.deadline else {
+            return Poll::Pending;
+        };
         loop {
             let fired = self.sleep.as_mut().poll(cx).is_ready();
             if fired && clock::now() >= deadline {
@@ -59,6 +65,8 @@ impl Default for Timer {
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer").field("deadline", &self.deadline).finish_non_exhaustive()
+        f.debug_struct("Timer")
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
     }
 }

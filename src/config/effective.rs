@@ -1,0 +1,178 @@
+//! A resolved configuration as YAML: every key with its effective value, no credential.
+//!
+//! What is printed reads back as the same configuration, so that it can be compared and kept.
+
+use std::fmt::{self, Write};
+
+use crate::auth::Mode;
+use crate::auth::Scheme;
+use crate::auth::describe_auth;
+use crate::config::quantity::{show_duration, show_size};
+use crate::config::{
+    Authentication, Config, Driver, HalfClose, Limits, Provider, SecretFrom, Server, Timeouts,
+    Workers,
+};
+
+pub(super) fn yaml(config: &Config) -> String {
+    let mut out = String::new();
+    // Writing to a `String` cannot fail.
+    let written = write_all(&mut out, config);
+    debug_assert!(written.is_ok());
+    out
+}
+
+fn write_all(out: &mut String, config: &Config) -> fmt::Result {
+    write_server(out, &config.server)?;
+    let authentication = match config.authentication {
+        Authentication::None => "none",
+    };
+    writeln!(out, "authentication: {authentication}")?;
+    write_limits(out, config.limits)?;
+    write_timeouts(out, config.timeouts)?;
+    writeln!(out, "providers:")?;
+    config
+        .providers
+        .iter()
+        .try_for_each(|provider| write_provider(out, provider))
+}
+
+fn write_server(out: &mut String, server: &Server) -> fmt::Result {
+    let listen: Vec<String> = server.listen.iter().map(|it| format!("\"{it}\"")).collect();
+    writeln!(out, "server:\n  listen: [{}]", listen.join(", "))?;
+    match server.workers {
+        Workers::Auto => writeln!(out, "  workers: auto")?,
+        Workers::Count(count) => writeln!(out, "  workers: {count}")?,
+    }
+    let driver = match server.driver {
+        Driver::Auto => "auto",
+        Driver::IoUring => "io_uring",
+        Driver::Epoll => "epoll",
+    };
+    let half_close = match server.half_close {
+        HalfClose::Cancel => "cancel",
+        HalfClose::Tolerate => "tolerate",
+    };
+    writeln!(out, "  driver: {driver}\n  half_close: {half_close}")
+}
+
+fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
+    let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+    writeln!(out, "limits:")?;
+    writeln!(out, "  head_bytes: {}", show_size(wide(limits.head_bytes)))?;
+    writeln!(out, "  head_fields: {}", limits.head_fields)?;
+    writeln!(out, "  body_bytes: {}", show_size(limits.body_bytes))?;
+    writeln!(
+        out,
+        "  window_bytes: {}",
+        show_size(wide(limits.window_bytes))
+    )?;
+    writeln!(out, "  memory_bytes: {}", show_size(limits.memory_bytes))?;
+    writeln!(out, "  connections: {}", limits.connections)
+}
+
+fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
+    writeln!(out, "timeouts:")?;
+    for (key, wait) in [
+        ("connect", timeouts.connect),
+        ("head", timeouts.head),
+        ("idle", timeouts.idle),
+        ("first_byte", timeouts.first_byte),
+        ("keepalive", timeouts.keepalive),
+        ("drain", timeouts.drain),
+        ("linger", timeouts.linger),
+    ] {
+        writeln!(out, "  {key}: {}", show_duration(wait))?;
+    }
+    Ok(())
+}
+
+fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
+    let auth = &provider.auth;
+    let mode = match auth.mode() {
+        Mode::Managed => "managed",
+        Mode::Passthrough => "passthrough",
+        Mode::None => "none",
+        Mode::Unset => "null",
+    };
+    let scheme = match auth.scheme() {
+        Scheme::Bearer => "bearer",
+        Scheme::ApiKey => "api_key",
+    };
+    let secret_file = provider
+        .secret_file
+        .as_deref()
+        .map(|path| path.display().to_string());
+    writeln!(out, "  - name: {}", quoted(&provider.name))?;
+    writeln!(out, "    dialect: {}", provider.dialect.as_str())?;
+    writeln!(
+        out,
+        "    base_url: {}",
+        quoted(&provider.base_url.to_string())
+    )?;
+    writeln!(out, "    # secret: {}", secret_shown(provider))?;
+    writeln!(
+        out,
+        "    secret_env: {}",
+        or_null(provider.secret_env.as_deref())
+    )?;
+    writeln!(out, "    secret_file: {}", or_null(secret_file.as_deref()))?;
+    writeln!(out, "    # sent: {}", describe_auth(auth, false))?;
+    writeln!(out, "    auth: {mode}")?;
+    writeln!(out, "    auth_scheme: {scheme}")?;
+    writeln!(
+        out,
+        "    auth_header: {}",
+        or_null(auth.header().map(|name| name.as_str()))
+    )?;
+    writeln!(
+        out,
+        "    anthropic_version: {}",
+        or_null(provider.anthropic_version.as_deref())
+    )?;
+    writeln!(out, "    default: {}", provider.default)?;
+    writeln!(out, "    enabled: {}", provider.enabled)?;
+    writeln!(out, "    local: {}", provider.local)?;
+    writeln!(
+        out,
+        "    keepalive_idle: {}",
+        show_duration(provider.keepalive_idle)
+    )?;
+    writeln!(out, "    timeouts:")?;
+    writeln!(
+        out,
+        "      connect: {}",
+        show_duration(provider.timeouts.connect)
+    )?;
+    writeln!(
+        out,
+        "      first_byte: {}",
+        show_duration(provider.timeouts.first_byte)
+    )?;
+    writeln!(out, "      idle: {}", show_duration(provider.timeouts.idle))
+}
+
+fn secret_shown(provider: &Provider) -> String {
+    match (provider.secret_from, &provider.secret_env) {
+        (SecretFrom::File, _) => "set (from file)".into(),
+        (SecretFrom::Env, Some(name)) => format!("set (from env {name})"),
+        (SecretFrom::Env, None) | (SecretFrom::Unset, _) => "unset".into(),
+    }
+}
+
+fn or_null(text: Option<&str>) -> String {
+    text.map_or_else(|| "null".into(), quoted)
+}
+
+/// YAML double-quoted style, ASCII only (YAML 1.2.2 §5.7).
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            ' '..='~' => out.push(character),
+            other => out.push_str(&format!("\\U{:08x}", u32::from(other))),
+        }
+    }
+    out.push('"');
+    out
+}

@@ -1,0 +1,333 @@
+//! The providers as meant: each on its own, then what holds between them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::auth::HeaderName;
+use crate::auth::Mode;
+use crate::auth::ProviderAuth;
+use crate::auth::Scheme;
+use crate::auth::Secret;
+use crate::config::base_url::BaseUrl;
+use crate::config::file::{Node, Value};
+use crate::config::read::{self, Reader, Section};
+use crate::config::resolve::{Sources, wait_range};
+use crate::config::schema::{PROVIDER, PROVIDER_TIMEOUTS};
+use crate::config::{Provider, ProviderDialect, ProviderTimeouts, SecretFrom, Timeouts};
+
+/// Bytes of a credential file. Chosen: a credential has to fit a header many times over.
+pub(super) const SECRET_BYTES_MAX: usize = 16 * 1024;
+/// Providers in a file. Chosen: names are compared pairwise with nothing faster than a map.
+const PROVIDERS_MAX: usize = 1000;
+/// Bytes of a provider's name and of an `anthropic-version`.
+const NAME_BYTES_MAX: usize = 64;
+/// Bytes of the name of an environment variable.
+const VARIABLE_BYTES_MAX: usize = 128;
+/// Plaintext servers are mostly local ones, whose defaults close after 5 s (Node's `http`, uvicorn);
+/// a connection is given up before its server does.
+pub(super) const KEEPALIVE_IDLE_PLAIN: Duration = Duration::from_secs(4);
+/// Public API endpoints keep connections for more than a minute.
+const KEEPALIVE_IDLE_TLS: Duration = Duration::from_secs(60);
+
+pub(super) fn all(
+    reader: &mut Reader,
+    root: &Section<'_>,
+    timeouts: Timeouts,
+    sources: &Sources<'_>,
+) -> Vec<Provider> {
+    let Some(items) = reader.list(root, "providers") else {
+        if root.get("providers").is_none() {
+            reader.fail(
+                root.line,
+                "providers".into(),
+                "expected at least one provider, got none",
+            );
+        }
+        return Vec::new();
+    };
+    if items.is_empty() || items.len() > PROVIDERS_MAX {
+        let what = format!(
+            "expected 1 to {PROVIDERS_MAX} providers, got {}",
+            items.len()
+        );
+        reader.fail(root.line_of(&["providers"]), "providers".into(), what);
+        return Vec::new();
+    }
+    let count = items.len();
+    let mut read = Vec::new();
+    for (path, node) in items {
+        let section = reader.section(node, path, &PROVIDER);
+        if let Some(provider) = one(reader, &section, node, timeouts, sources) {
+            read.push((section, provider));
+        }
+    }
+    check_names(reader, &read);
+    choose_defaults(reader, &mut read);
+    let any_enabled = read.iter().any(|(_, provider)| provider.enabled);
+    if read.len() == count && !any_enabled {
+        let line = root.line_of(&["providers"]);
+        reader.fail(
+            line,
+            "providers".into(),
+            "expected at least one enabled provider",
+        );
+    }
+    read.into_iter().map(|(_, provider)| provider).collect()
+}
+
+/// `None`: what is required is missing or wrong, which is noted.
+fn one(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    node: &Node,
+    timeouts: Timeouts,
+    sources: &Sources<'_>,
+) -> Option<Provider> {
+    if !matches!(node.value, Value::Map(_)) {
+        return None;
+    }
+    let name = reader.require(section, "name", name);
+    let dialects = [
+        ("openai", ProviderDialect::OpenAi),
+        ("anthropic", ProviderDialect::Anthropic),
+    ];
+    let dialect = reader.require(section, "dialect", read::word(&dialects));
+    let base_url = reader.require(section, "base_url", |value| {
+        BaseUrl::parse(read::text(value)?).map_err(|error| error.to_string())
+    });
+    let credential = credential(reader, section, sources);
+    let anthropic_version = reader.take(section, "anthropic_version", version);
+    let mut flag = |key| reader.take(section, key, read::boolean);
+    let (default, enabled, local) = (flag("default"), flag("enabled"), flag("local"));
+    let keepalive_idle = reader.take(section, "keepalive_idle", read::duration(wait_range()));
+    let waits = reader.subsection(section, "timeouts", &PROVIDER_TIMEOUTS);
+    let mut wait = |key, all| {
+        reader
+            .take(&waits, key, read::duration(wait_range()))
+            .unwrap_or(all)
+    };
+    let timeouts = ProviderTimeouts {
+        connect: wait("connect", timeouts.connect),
+        first_byte: wait("first_byte", timeouts.first_byte),
+        idle: wait("idle", timeouts.idle),
+    };
+    let auth = auth(reader, section, dialect, &credential);
+    let (name, dialect, base_url) = (name?, dialect?, base_url?);
+    if anthropic_version.is_some() && dialect != ProviderDialect::Anthropic {
+        let line = section.line_of(&["anthropic_version"]);
+        let what = "only for `dialect: anthropic`";
+        reader.fail(line, section.path_of("anthropic_version"), what);
+    }
+    let default_idle = if base_url.tls {
+        KEEPALIVE_IDLE_TLS
+    } else {
+        KEEPALIVE_IDLE_PLAIN
+    };
+    Some(Provider {
+        name,
+        dialect,
+        auth,
+        secret_env: credential.env,
+        secret_file: credential.file,
+        secret_from: credential.from,
+        anthropic_version,
+        default: default.unwrap_or_default(),
+        enabled: enabled.unwrap_or(true),
+        local: local.unwrap_or_else(|| base_url.is_loopback()),
+        keepalive_idle: keepalive_idle.unwrap_or(default_idle),
+        timeouts,
+        base_url,
+    })
+}
+
+/// A name for logs: neither blank nor able to break a line.
+fn name(value: &Value) -> Result<String, String> {
+    let text = read::text(value)?;
+    let fits = !text.is_empty()
+        && text.len() <= NAME_BYTES_MAX
+        && text.trim() == text
+        && !text.chars().any(char::is_control);
+    fits.then(|| text.to_owned()).ok_or_else(|| {
+        format!(
+            "expected 1 to {NAME_BYTES_MAX} bytes without control characters or white space at \
+             the ends, got {}",
+            value.shown()
+        )
+    })
+}
+
+fn version(value: &Value) -> Result<String, String> {
+    let text = read::text(value)?;
+    let fits = (1..=NAME_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|byte| byte.is_ascii_graphic());
+    fits.then(|| text.to_owned()).ok_or_else(|| {
+        format!(
+            "expected a version such as \"2023-06-01\", got {}",
+            value.shown()
+        )
+    })
+}
+
+/// The credential of one provider and where it was looked for.
+struct Credential {
+    env: Option<String>,
+    file: Option<PathBuf>,
+    secret: Option<Secret>,
+    from: SecretFrom,
+}
+
+/// The file wins; a variable that is unset or blank counts as no credential.
+fn credential(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>) -> Credential {
+    let env = reader.take(section, "secret_env", variable);
+    let file = reader.take(section, "secret_file", |value| {
+        read::text(value).map(PathBuf::from)
+    });
+    let from_file = file
+        .as_deref()
+        .and_then(|path| reader.take(section, "secret_file", |_| secret_of_file(path, sources)));
+    let from_env = env.as_deref().filter(|_| file.is_none()).and_then(|name| {
+        let text = (sources.env)(name).filter(|text| !text.trim().is_empty())?;
+        reader.take(section, "secret_env", |_| {
+            secret(&text).map_err(|error| format!("the value of {name}: {error}"))
+        })
+    });
+    let (secret, from) = match (from_file, from_env) {
+        (Some(secret), _) => (Some(secret), SecretFrom::File),
+        (None, Some(secret)) => (Some(secret), SecretFrom::Env),
+        (None, None) => (None, SecretFrom::Unset),
+    };
+    Credential {
+        env,
+        file,
+        secret,
+        from,
+    }
+}
+
+/// Only names in capitals (POSIX.1-2017 §8.1), so that a credential written here by mistake is
+/// refused, and a name can be shown.
+fn variable(value: &Value) -> Result<String, String> {
+    let text = read::text(value)?;
+    let fits = (1..=VARIABLE_BYTES_MAX).contains(&text.len())
+        && !text.starts_with(|first: char| first.is_ascii_digit())
+        && text
+            .bytes()
+            .all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_'));
+    fits.then(|| text.to_owned()).ok_or_else(|| {
+        "expected the name of an environment variable in capitals such as OPENAI_API_KEY \
+         (what came is not shown)"
+            .into()
+    })
+}
+
+fn secret_of_file(path: &Path, sources: &Sources<'_>) -> Result<Secret, String> {
+    let bytes = (sources.file)(path).map_err(|error| format!("cannot read the file: {error}"))?;
+    let text = String::from_utf8(bytes).map_err(|error| {
+        format!(
+            "the file is no text at offset {}",
+            error.utf8_error().valid_up_to()
+        )
+    })?;
+    secret(&text).map_err(|error| format!("the file: {error}"))
+}
+
+/// Line ends at the end are what editors and `echo` leave there.
+fn secret(text: &str) -> Result<Secret, String> {
+    Secret::new(text.trim_end_matches(['\r', '\n'])).map_err(|error| error.to_string())
+}
+
+fn auth(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    dialect: Option<ProviderDialect>,
+    credential: &Credential,
+) -> ProviderAuth {
+    let modes = [
+        ("managed", Mode::Managed),
+        ("passthrough", Mode::Passthrough),
+        ("none", Mode::None),
+    ];
+    let mode = reader
+        .take(section, "auth", read::word(&modes))
+        .unwrap_or(Mode::Unset);
+    let schemes = [
+        ("bearer", Scheme::Bearer),
+        ("api_key", Scheme::ApiKey),
+        ("api-key", Scheme::ApiKey),
+        ("ApiKey", Scheme::ApiKey),
+    ];
+    let scheme = reader.take(section, "auth_scheme", read::word(&schemes));
+    let by_dialect = match dialect {
+        Some(ProviderDialect::Anthropic) => Scheme::ApiKey,
+        Some(ProviderDialect::OpenAi) | None => Scheme::Bearer,
+    };
+    let header = reader.take(section, "auth_header", |value| {
+        HeaderName::new(read::text(value)?).map_err(|error| error.to_string())
+    });
+    // A credential that could not be read was noted where it is named.
+    let wrong = section.get("secret_file").is_some()
+        || section.get("secret_env").is_some() != credential.env.is_some();
+    if mode == Mode::Managed && credential.secret.is_none() && !wrong {
+        let what = match &credential.env {
+            Some(name) => format!(
+                "`managed` needs a credential, but the environment variable {name} is unset, \
+                 blank or unusable"
+            ),
+            None => "`managed` needs a credential: give secret_env or secret_file".to_owned(),
+        };
+        reader.fail(section.line_of(&["auth"]), section.path_of("auth"), what);
+    }
+    ProviderAuth::new(
+        mode,
+        credential.secret.clone(),
+        scheme.unwrap_or(by_dialect),
+        header,
+    )
+}
+
+fn check_names(reader: &mut Reader, read: &[(Section<'_>, Provider)]) {
+    let mut lines = BTreeMap::new();
+    for (section, provider) in read {
+        let line = section.line_of(&["name"]);
+        if let Some(first) = lines.insert(provider.name.to_lowercase(), line).flatten() {
+            let what = format!(
+                "{:?} is the name of another provider, on line {first} (letter case does not count)",
+                provider.name
+            );
+            reader.fail(line, section.path_of("name"), what);
+        }
+    }
+}
+
+/// At most one per dialect among the enabled; an only one is it unless it says otherwise.
+fn choose_defaults(reader: &mut Reader, read: &mut [(Section<'_>, Provider)]) {
+    for (_, provider) in read.iter_mut() {
+        provider.default &= provider.enabled;
+    }
+    for dialect in [ProviderDialect::OpenAi, ProviderDialect::Anthropic] {
+        let mut enabled: Vec<_> = read
+            .iter_mut()
+            .filter(|(_, provider)| provider.enabled && provider.dialect == dialect)
+            .collect();
+        if let [(section, provider)] = enabled.as_mut_slice() {
+            provider.default |= section.get("default").is_none();
+        }
+        let mut defaults = enabled.iter().filter(|(_, provider)| provider.default);
+        let Some((first, _)) = defaults.next() else {
+            continue;
+        };
+        for (section, _) in defaults {
+            let what = format!(
+                "a second default of dialect {}; the first is {}",
+                dialect.as_str(),
+                first.path_of("default")
+            );
+            reader.fail(
+                section.line_of(&["default"]),
+                section.path_of("default"),
+                what,
+            );
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! Durations and sizes as text: `250ms`, `5s`, `10m`, `1h`; `64KiB`, `32MiB`, `4GiB`, plain bytes.
+//!
+//! Whole numbers of one unit only. Printing picks the largest unit that keeps the number whole, so
+//! that what is printed reads back as the same quantity.
+
+use std::time::Duration;
+
+const DURATIONS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+
+/// Reads a duration; `None` for anything else, overflow included.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    let (count, unit) = split(text)?;
+    let (_, millis) = DURATIONS.into_iter().find(|(name, _)| *name == unit)?;
+    count.checked_mul(millis).map(Duration::from_millis)
+}
+
+/// Reads a size in bytes; `None` for anything else, overflow included.
+pub(super) fn parse_size(text: &str) -> Option<u64> {
+    let (count, unit) = split(text)?;
+    if unit.is_empty() {
+        return Some(count);
+    }
+    let (_, bytes) = SIZES.into_iter().find(|(name, _)| *name == unit)?;
+    count.checked_mul(bytes)
+}
+
+/// Digits, then the unit directly behind them.
+fn split(text: &str) -> Option<(u64, &str)> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    Some((text.get(..digits)?.parse().ok()?, text.get(digits..)?))
+}
+
+/// A duration of whole milliseconds in its largest unit.
+pub(super) fn show_duration(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let (unit, size) = largest(millis, &DURATIONS).unwrap_or(("s", 1000));
+    format!("{}{unit}", millis / size)
+}
+
+/// A size in its largest unit; plain bytes where none fits.
+pub(super) fn show_size(bytes: u64) -> String {
+    let (unit, size) = largest(bytes, &SIZES).unwrap_or(("", 1));
+    format!("{}{unit}", bytes / size)
+}
+
+fn largest<'a>(count: u64, units: &[(&'a str, u64)]) -> Option<(&'a str, u64)> {
+    units
+        .iter()
+        .copied()
+        .find(|(_, size)| count > 0 && count.is_multiple_of(*size))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_and_print() {
+        for (text, millis) in [
+            ("250ms", 250),
+            ("5s", 5000),
+            ("10m", 600_000),
+            ("1h", 3_600_000),
+        ] {
+            assert_eq!(
+                parse_duration(text),
+                Some(Duration::from_millis(millis)),
+                "{text}"
+            );
+            assert_eq!(show_duration(Duration::from_millis(millis)), text);
+        }
+        assert_eq!(show_duration(Duration::from_secs(90)), "90s");
+        assert_eq!(show_duration(Duration::ZERO), "0s");
+    }
+
+    #[test]
+    fn sizes_read_and_print() {
+        for (text, bytes) in [
+            ("64KiB", 65_536),
+            ("32MiB", 32 << 20),
+            ("4GiB", 4 << 30),
+            ("1000", 1000),
+            ("0", 0),
+        ] {
+            assert_eq!(parse_size(text), Some(bytes), "{text}");
+            assert_eq!(show_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for text in [
+            "", "s", "5", "5 s", "-5s", "+5s", "1.5s", "5S", "5d", "1h30m", "９s",
+        ] {
+            assert_eq!(parse_duration(text), None, "{text:?}");
+        }
+        for text in [
+            "", "KiB", "64KB", "64 KiB", "64k", "-1", "0x10", "1.5GiB", "64kib",
+        ] {
+            assert_eq!(parse_size(text), None, "{text:?}");
+        }
+        assert_eq!(parse_duration("18446744073709551615h"), None);
+        assert_eq!(parse_size("18446744073709551615GiB"), None);
+        assert_eq!(parse_size("99999999999999999999"), None);
+    }
+}

@@ -1,0 +1,116 @@
+//! The keys of each section: those of this version, and those that the schema has reserved.
+//!
+//! One list serves the reader, which refuses all others, and the page `docs/configuration.md`,
+//! whose test asks for every one of them.
+
+/// The keys of one section.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// Understood now.
+    pub(super) known: &'static [&'static str],
+    /// Part of the schema, refused with a message of their own until they work.
+    pub(super) later: &'static [&'static str],
+}
+
+pub(super) const ROOT: Keys = Keys {
+    known: &[
+        "server",
+        "authentication",
+        "limits",
+        "timeouts",
+        "providers",
+    ],
+    later: &[
+        "admin",
+        "clients",
+        "faces",
+        "identity",
+        "log",
+        "plugins",
+        "prompt_sources",
+        "store",
+        "switches",
+    ],
+};
+
+pub(super) const SERVER: Keys = Keys {
+    known: &["listen", "workers", "driver", "half_close"],
+    later: &["tls"],
+};
+
+pub(super) const LIMITS: Keys = Keys {
+    known: &[
+        "head_bytes",
+        "head_fields",
+        "body_bytes",
+        "window_bytes",
+        "memory_bytes",
+        "connections",
+    ],
+    later: &[],
+};
+
+pub(super) const TIMEOUTS: Keys = Keys {
+    known: &[
+        "connect",
+        "head",
+        "idle",
+        "first_byte",
+        "keepalive",
+        "drain",
+        "linger",
+    ],
+    later: &[],
+};
+
+pub(super) const PROVIDER: Keys = Keys {
+    known: &[
+        "name",
+        "dialect",
+        "base_url",
+        "secret_env",
+        "secret_file",
+        "auth",
+        "auth_scheme",
+        "auth_header",
+        "anthropic_version",
+        "default",
+        "enabled",
+        "local",
+        "keepalive_idle",
+        "timeouts",
+    ],
+    later: &[
+        "ca_file",
+        "chunked",
+        "compat",
+        "faces",
+        "list",
+        "liveness",
+        "models",
+        "session_forwarding",
+        "usage",
+    ],
+};
+
+pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
+    known: &["connect", "first_byte", "idle"],
+    later: &[],
+};
+
+/// Path of every key of this version, such as `limits.head_bytes` and `providers[].name`.
+#[must_use]
+pub fn key_paths() -> Vec<String> {
+    let sections = [
+        ("", &ROOT),
+        ("server.", &SERVER),
+        ("limits.", &LIMITS),
+        ("timeouts.", &TIMEOUTS),
+        ("providers[].", &PROVIDER),
+        ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
+    ];
+    sections
+        .into_iter()
+        .flat_map(|(prefix, keys)| keys.known.iter().map(move |key| format!("{prefix}{key}")))
+        .collect()
+}

@@ -1,0 +1,199 @@
+//! What the head alone decides: malformed, answered here, or forwarded where.
+//!
+//! A pure function of the head and the configuration; nothing is written and nothing is waited for.
+
+use crate::dialect::Family;
+use crate::exchange::reject::Rejection;
+use crate::exchange::rewrite::{RequestRewrite, request_head};
+use crate::exchange::{Core, RequestId};
+use crate::failure::Failure;
+use crate::http1::framing::{BodyLength, request_body};
+use crate::http1::head::{RequestHead, Version, field, values};
+use crate::http1::hop::ConnectionOptions;
+use crate::http1::host::host;
+use crate::http1::target::{Target, has_dot_segments, parse_target};
+use crate::lane::Body;
+use crate::local::Answer;
+use crate::route::{ProviderId, guess_family, match_path};
+use crate::upstream::EndpointId;
+
+/// What is done with a request.
+#[derive(Debug)]
+pub(super) enum Decision {
+    /// Answered here.
+    Local(Answer),
+    /// Refused. `unread` if a body follows that was not read.
+    Reject {
+        /// The answer.
+        rejection: Rejection,
+        /// Whether bytes of the request are still to come.
+        unread: bool,
+    },
+    /// Sent to a provider.
+    Forward(Box<Forward>),
+}
+
+/// What a request's head said that matters until its answer is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) id: RequestId,
+    pub(super) family: Family,
+    pub(super) provider: ProviderId,
+    pub(super) chunked: bool,
+    pub(super) expects_continue: bool,
+    pub(super) version: Version,
+    pub(super) is_head: bool,
+    pub(super) wants_trailers: bool,
+    /// Whether the client keeps the connection after this exchange.
+    pub(super) keeps_open: bool,
+}
+
+impl Asked {
+    /// How this request's client is told of a failure.
+    pub(super) fn rejection(&self, failure: Failure, close: bool) -> Rejection {
+        let close = close || !self.keeps_open;
+        Rejection {
+            failure,
+            family: self.family,
+            id: self.id,
+            close,
+            to_head: self.is_head,
+        }
+    }
+}
+
+/// A request on its way to a provider.
+#[derive(Debug)]
+pub(super) struct Forward {
+    pub(super) asked: Asked,
+    /// The head for the provider.
+    pub(super) head: Vec<u8>,
+    pub(super) body: Body,
+}
+
+/// Decides from the head, which lies at the front of `bytes`.
+pub(super) fn decide(core: &Core, head: &RequestHead, bytes: &[u8], id: RequestId) -> Decision {
+    match judge(core, head, bytes, id) {
+        Ok(decision) => decision,
+        Err(failure) => {
+            // Where the next request begins is known only if the framing was understood.
+            let unread = !matches!(
+                request_body(head, bytes),
+                Ok(BodyLength::None | BodyLength::Known(0))
+            ) || failure.status() == 400;
+            let family = guess_family(bytes);
+            let to_head = head.method.of(bytes) == b"HEAD";
+            let close = unread || !keeps_open(head, bytes);
+            Decision::Reject {
+                rejection: Rejection {
+                    failure,
+                    family,
+                    id,
+                    close,
+                    to_head,
+                },
+                unread,
+            }
+        }
+    }
+}
+
+fn judge(
+    core: &Core,
+    head: &RequestHead,
+    bytes: &[u8],
+    id: RequestId,
+) -> Result<Decision, Failure> {
+    let method = head.method.of(bytes);
+    let target = parse_target(method, head.target.of(bytes)).map_err(Failure::Target)?;
+    host(head, bytes).map_err(Failure::Host)?;
+    let options = ConnectionOptions::of(&head.fields, bytes).map_err(Failure::Framing)?;
+    let length = request_body(head, bytes).map_err(Failure::Framing)?;
+    if !method.iter().all(u8::is_ascii_uppercase) {
+        return Err(Failure::Method);
+    }
+    let (path, query) = match target {
+        Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+        Target::Asterisk => return Err(Failure::NoRoute),
+        Target::Authority => return Err(Failure::Method),
+    };
+    if has_dot_segments(path) {
+        return Err(Failure::DotSegments);
+    }
+    if method == b"HEAD" && path == b"/" && length == BodyLength::None {
+        let close = !options.keeps_open(head.version);
+        return Ok(Decision::Local(Answer::alive(&id.to_string(), close)));
+    }
+    let expects_continue = expectation(head, bytes)?;
+    if matches!(length, BodyLength::Known(bytes) if bytes > core.settings.body_bytes) {
+        return Err(Failure::BodyTooLong);
+    }
+    let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
+    let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
+    if asks_for_websocket(head, bytes) && matched.path.ends_with(b"/responses") {
+        return Err(Failure::WebSocket);
+    }
+    let (provider, settings) = core
+        .table
+        .default_of(matched.family)
+        .ok_or(Failure::NoProvider)?;
+    let endpoint = core
+        .upstreams
+        .pool(EndpointId::new(provider.index()))
+        .ok_or(Failure::NoProvider)?
+        .endpoint();
+    let rewrite = RequestRewrite {
+        prefix: endpoint.settings.prefix.as_bytes(),
+        path: matched.path,
+        query,
+        authority: endpoint.settings.authority.as_bytes(),
+        length,
+        credential: settings.auth.outgoing(false),
+        anthropic_version: settings.anthropic_version.as_deref(),
+    };
+    Ok(Decision::Forward(Box::new(Forward {
+        asked: Asked {
+            id,
+            family: matched.family,
+            provider,
+            chunked: length == BodyLength::Chunked,
+            expects_continue: expects_continue && head.version == Version::Http11,
+            version: head.version,
+            is_head: method == b"HEAD",
+            wants_trailers: wants_trailers(head, bytes),
+            keeps_open: keeps_open(head, bytes),
+        },
+        head: request_head(head, bytes, &options, &rewrite),
+        body: Body::new(length, core.settings.body_bytes, false),
+    })))
+}
+
+/// HTTP/1.0 clients are answered and closed, whatever they ask for.
+fn keeps_open(head: &RequestHead, bytes: &[u8]) -> bool {
+    head.version == Version::Http11
+        && ConnectionOptions::of(&head.fields, bytes).is_ok_and(|o| o.keeps_open(head.version))
+}
+
+/// RFC 9110 §10.1.1; an expectation of an HTTP/1.0 client is ignored.
+fn expectation(head: &RequestHead, bytes: &[u8]) -> Result<bool, Failure> {
+    let mut expects = false;
+    for value in values(&head.fields, bytes, "expect") {
+        if value.eq_ignore_ascii_case(b"100-continue") {
+            expects = true;
+        } else if head.version == Version::Http11 {
+            return Err(Failure::Expectation);
+        }
+    }
+    Ok(expects)
+}
+
+fn asks_for_websocket(head: &RequestHead, bytes: &[u8]) -> bool {
+    values(&head.fields, bytes, "upgrade").any(|value| value.eq_ignore_ascii_case(b"websocket"))
+}
+
+/// RFC 9110 §6.5.1: trailer fields may be forwarded to who says so.
+fn wants_trailers(head: &RequestHead, bytes: &[u8]) -> bool {
+    values(&head.fields, bytes, "te")
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}

@@ -1,0 +1,80 @@
+//! Reading on after an answer was given early, so that the client gets to read it.
+//!
+//! Closing a socket with unread bytes makes the kernel send a reset, which throws away an answer
+//! that the client has not read yet (RFC 9112 §9.6). What is read here is never parsed.
+
+use std::io;
+
+use crate::exchange::{Client, Core};
+use crate::lane::Body;
+use crate::limits::LINGER_BYTES;
+use crate::runtime::{Either, race, sleep};
+
+/// Closes after a complete answer; lingers if the client has sent something more meanwhile.
+pub(super) async fn close(core: &Core, client: Client) {
+    if !client.input.is_empty()
+        || client
+            .stream
+            .try_peek(&mut [0])
+            .is_ok_and(|count| count > 0)
+    {
+        drain_and_close(core, client).await;
+    }
+}
+
+/// Ends the sending direction, reads what the client still sends up to the bounds, and closes.
+pub(super) async fn drain_and_close(core: &Core, mut client: Client) {
+    client.input.release();
+    client.stream.shutdown_write();
+    let mut block = core.blocks.ordinary();
+    let drain = async {
+        let mut left = LINGER_BYTES;
+        while left > 0 {
+            match client.stream.read(&mut block).await {
+                Ok(count) if count > 0 => left = left.saturating_sub(count as u64),
+                Ok(_) | Err(_) => return,
+            }
+        }
+    };
+    race(drain, sleep(core.settings.linger)).await;
+}
+
+/// Reads and drops the rest of a body within the bounds. Whether its end was reached.
+pub(super) async fn discard(core: &Core, client: &mut Client, body: &mut Body) -> bool {
+    let read = read_to_end(core, client, body);
+    match race(read, sleep(core.settings.linger)).await {
+        Either::First(complete) => complete,
+        Either::Second(()) => false,
+    }
+}
+
+async fn read_to_end(core: &Core, client: &mut Client, body: &mut Body) -> bool {
+    let mut left = LINGER_BYTES;
+    loop {
+        let ready = body.ready();
+        left = left.saturating_sub(ready as u64);
+        if body.is_complete() {
+            body.hand_on(&mut client.input, ready);
+            return true;
+        }
+        body.hand_on(&mut client.input, ready);
+        if left == 0 {
+            return false;
+        }
+        let Some(room) = client.input.room(core.settings.window_bytes) else {
+            return false;
+        };
+        match client.stream.try_read(room) {
+            Ok(count) if count > 0 => client.input.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if client.stream.readable().await.is_err() {
+                    return false;
+                }
+            }
+            Ok(_) | Err(_) => return false,
+        }
+        if body.absorb(&mut client.input).is_err() {
+            return false;
+        }
+    }
+}

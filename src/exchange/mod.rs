@@ -1,0 +1,252 @@
+//! One client connection, exchange after exchange, and the order of stages of each.
+//!
+//! The order is written once, in [`exchange`]: head, decision, body gathered, provider, response.
+//! Both points of no return are in `attempt`.
+
+mod attempt;
+mod decide;
+mod intake;
+mod linger;
+mod reject;
+mod rewrite;
+
+use std::cell::Cell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+
+pub use rewrite::anthropic_version;
+
+use crate::buf::{Input, Pool};
+use crate::exchange::decide::{Decision, decide};
+use crate::exchange::intake::Arrival;
+use crate::exchange::reject::Rejection;
+use crate::failure::Failure;
+use crate::http1::head::{HeadLimits, RequestHead};
+use crate::route::{Table, guess_family};
+use crate::runtime::{Stop, TcpStream};
+use crate::upstream::Upstreams;
+
+/// Whether the end of the client's sending direction ends its exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HalfClose {
+    /// It is a cancel: a close and a half-close look the same on the wire.
+    Cancel,
+    /// The exchange goes on until a write fails.
+    Tolerate,
+}
+
+/// What an exchange needs to know of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Bounds of a request head.
+    pub head: HeadLimits,
+    /// Longest request body, decoded.
+    pub body_bytes: u64,
+    /// Most bytes of a body that are gathered before it is forwarded.
+    pub window_bytes: usize,
+    /// What the end of the client's stream means.
+    pub half_close: HalfClose,
+    /// A request head must arrive within this time of its first byte.
+    pub head_timeout: Duration,
+    /// An idle client connection is kept for this long.
+    pub keepalive: Duration,
+    /// How long what a client still sends after an early answer is read.
+    pub linger: Duration,
+}
+
+/// What the exchanges of one core share.
+#[derive(Debug)]
+pub struct Core {
+    /// Of the configuration.
+    pub settings: Settings,
+    /// Providers.
+    pub table: Table,
+    /// Connections to them.
+    pub upstreams: Upstreams,
+    /// Blocks for bytes.
+    pub blocks: Pool,
+    /// Given when the process ends.
+    pub stop: Stop,
+    /// Request ids of this core.
+    pub ids: RequestIds,
+    /// Open client connections.
+    pub connections: Cell<usize>,
+    /// Exchanges that panicked.
+    pub panics: Cell<u64>,
+}
+
+/// Makes request ids: `req_`, 16 hexadecimal digits of this core's start, 8 or more that count.
+#[derive(Debug)]
+pub struct RequestIds {
+    seed: u64,
+    next: Cell<u64>,
+}
+
+impl RequestIds {
+    /// Ids that begin with `seed`, a number that differs from core to core and start to start.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            next: Cell::new(0),
+        }
+    }
+
+    fn next(&self) -> RequestId {
+        let count = self.next.get();
+        self.next.set(count.wrapping_add(1));
+        RequestId {
+            seed: self.seed,
+            count,
+        }
+    }
+}
+
+/// The id of one exchange, in its response head and in every record of it.
+#[derive(Clone, Copy, Debug)]
+struct RequestId {
+    seed: u64,
+    count: u64,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "req_{:016x}{:08x}", self.seed, self.count)
+    }
+}
+
+/// A client's connection between and during exchanges.
+#[derive(Debug)]
+struct Client {
+    stream: TcpStream,
+    input: Input,
+    head: RequestHead,
+    /// Whether a response of the present exchange may have begun.
+    answering: Cell<bool>,
+}
+
+/// What becomes of the client's connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The next head may follow.
+    KeepAlive,
+    /// Everything was said.
+    Close,
+    /// The client is gone, or must see that the response broke off.
+    Cut,
+    /// An answer was given before the request was read: read on for a while, then close.
+    Linger,
+    /// Nothing that follows may look like a clean end.
+    Reset,
+}
+
+/// Serves one client connection to its end.
+pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
+    core.connections
+        .set(core.connections.get().saturating_add(1));
+    let _open = OpenConnection(Rc::clone(&core));
+    let mut client = Client {
+        stream,
+        input: Input::new(core.blocks.clone()),
+        head: RequestHead::default(),
+        answering: Cell::new(false),
+    };
+    loop {
+        let next = match intake::next_head(&core, &mut client).await {
+            Arrival::Head => {
+                let future: Pin<Box<dyn Future<Output = Next> + '_>> =
+                    Box::pin(exchange(&core, &mut client));
+                match unwound(future).await {
+                    Some(next) => next,
+                    None => after_panic(&core, &client).await,
+                }
+            }
+            Arrival::Closed => return,
+            Arrival::Failed(failure) => refuse(&core, &client, failure).await,
+        };
+        match next {
+            Next::KeepAlive if core.stop.is_set() => return,
+            Next::KeepAlive => {}
+            Next::Close => return linger::close(&core, client).await,
+            Next::Cut => return,
+            Next::Linger => return linger::drain_and_close(&core, client).await,
+            Next::Reset => return client.stream.reset_on_close(),
+        }
+    }
+}
+
+/// Counts the connection while it exists, however its task ends.
+struct OpenConnection(Rc<Core>);
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.0
+            .connections
+            .set(self.0.connections.get().saturating_sub(1));
+    }
+}
+
+/// Answers bytes that did not become a request.
+async fn refuse(core: &Core, client: &Client, failure: Failure) -> Next {
+    let family = guess_family(client.input.bytes());
+    let id = core.ids.next();
+    Rejection {
+        failure,
+        family,
+        id,
+        close: true,
+        to_head: false,
+    }
+    .send(&client.stream)
+    .await;
+    Next::Linger
+}
+
+/// An exchange failed by a defect of this gateway: 500 if nothing was answered yet. What it knew of
+/// the request is gone with it, so the connection ends.
+async fn after_panic(core: &Core, client: &Client) -> Next {
+    core.panics.set(core.panics.get().saturating_add(1));
+    if client.answering.get() {
+        return Next::Reset;
+    }
+    refuse(core, client, Failure::Internal).await
+}
+
+/// The stages of one exchange, in their order.
+async fn exchange(core: &Core, client: &mut Client) -> Next {
+    let id = core.ids.next();
+    client.answering.set(false);
+    let decision = decide(core, &client.head, client.input.bytes(), id);
+    client.input.consume(client.head.len);
+    match decision {
+        Decision::Local(answer) => answer.send(&client.stream).await,
+        Decision::Reject { rejection, unread } => {
+            rejection.send(&client.stream).await;
+            if unread || rejection.close {
+                Next::Linger
+            } else {
+                Next::KeepAlive
+            }
+        }
+        Decision::Forward(mut forward) => match intake::gather(core, client, &mut forward).await {
+            Ok(()) => attempt::forward(core, client, *forward).await,
+            Err(end) => intake::ended(client, &forward, end).await,
+        },
+    }
+}
+
+/// Runs a future to its end; none if it panics. The process lives on: what the future borrowed is
+/// thrown away with the connection.
+async fn unwound<T>(mut future: Pin<Box<dyn Future<Output = T> + '_>>) -> Option<T> {
+    poll_fn(
+        |cx| match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))) {
+            Ok(polled) => polled.map(Some),
+            Err(_) => std::task::Poll::Ready(None),
+        },
+    )
+    .await
+}

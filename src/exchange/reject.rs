@@ -1,0 +1,114 @@
+//! A failure as a response in the shape of the client's API.
+
+use crate::dialect::{ErrorText, Family, error_body};
+use crate::exchange::intake::OWN_ANSWER;
+use crate::exchange::{Next, RequestId};
+use crate::failure::Failure;
+use crate::http1::emit;
+use crate::lane::write_all;
+use crate::local::Answer;
+use crate::runtime::{TcpStream, race, sleep};
+
+/// A refusal and how it is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rejection {
+    pub(super) failure: Failure,
+    pub(super) family: Family,
+    pub(super) id: RequestId,
+    /// Whether the connection ends after it.
+    pub(super) close: bool,
+    /// Whether it answers HEAD, so that it has no body.
+    pub(super) to_head: bool,
+}
+
+impl Rejection {
+    /// Writes the response; a client that does not take it within [`OWN_ANSWER`] is given up.
+    pub(super) async fn send(&self, to: &TcpStream) {
+        write_own(to, &self.render()).await;
+    }
+
+    fn render(&self) -> Vec<u8> {
+        let id = self.id.to_string();
+        let failure = self.failure;
+        let message = failure.message();
+        let text = ErrorText {
+            kind: failure.kind(self.family),
+            code: failure.code(),
+            message: &message,
+            request_id: &id,
+        };
+        let body = error_body(self.family, &text);
+        let mut out = Vec::with_capacity(512);
+        emit::status_line(&mut out, failure.status(), reason(failure.status()));
+        emit::field(&mut out, b"content-type", b"application/json");
+        emit::field(
+            &mut out,
+            b"content-length",
+            body.len().to_string().as_bytes(),
+        );
+        emit::field(&mut out, b"x-lanegate-request-id", id.as_bytes());
+        emit::field(&mut out, b"x-lanegate-error", failure.code().as_bytes());
+        if failure.is_deterministic() {
+            emit::field(&mut out, b"x-should-retry", b"false");
+        }
+        // RFC 9110 §15.5.22: a 426 names the protocol that it wants.
+        match (failure.status() == 426, self.close) {
+            (true, close) => {
+                emit::field(&mut out, b"upgrade", b"HTTP/1.1");
+                let options: &[u8] = if close { b"upgrade, close" } else { b"upgrade" };
+                emit::field(&mut out, b"connection", options);
+            }
+            (false, true) => emit::field(&mut out, b"connection", b"close"),
+            (false, false) => {}
+        }
+        emit::end(&mut out);
+        if !self.to_head {
+            out.extend_from_slice(body.as_bytes());
+        }
+        out
+    }
+}
+
+impl Answer {
+    /// Writes the answer.
+    pub(super) async fn send(&self, to: &TcpStream) -> Next {
+        write_own(to, &self.bytes).await;
+        if self.close {
+            Next::Close
+        } else {
+            Next::KeepAlive
+        }
+    }
+}
+
+/// Writes a response of the gateway's own. What becomes of it does not matter to anyone but the
+/// client: a connection that broke shows at its next read.
+async fn write_own(to: &TcpStream, bytes: &[u8]) {
+    let mut written = 0;
+    race(
+        write_all(to, [bytes, &[], &[], &[]], &mut written),
+        sleep(OWN_ANSWER),
+    )
+    .await;
+}
+
+/// The reason phrase of a status that the gateway itself sends (RFC 9110 §15, RFC 6585).
+fn reason(status: u16) -> &'static [u8] {
+    match status {
+        400 => b"Bad Request",
+        404 => b"Not Found",
+        408 => b"Request Timeout",
+        413 => b"Content Too Large",
+        414 => b"URI Too Long",
+        417 => b"Expectation Failed",
+        426 => b"Upgrade Required",
+        431 => b"Request Header Fields Too Large",
+        500 => b"Internal Server Error",
+        501 => b"Not Implemented",
+        502 => b"Bad Gateway",
+        503 => b"Service Unavailable",
+        504 => b"Gateway Timeout",
+        505 => b"HTTP Version Not Supported",
+        _ => b"",
+    }
+}

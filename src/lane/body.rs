@@ -1,0 +1,145 @@
+//! A message body on its way from one connection's input.
+
+use crate::buf::Input;
+use crate::http1::chunked::Decoder;
+use crate::http1::error::ChunkError;
+use crate::http1::framing::BodyLength;
+
+/// What can be wrong with a body while it arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The chunked coding is broken.
+    Chunk(ChunkError),
+    /// More bytes than the limit allows, seen only while they came (a chunked body).
+    TooLong,
+}
+
+/// The state of a body: what was handed on, what is ready, and whether its end was seen.
+///
+/// The ready bytes are the first ones of the connection's input, decoded; behind them come bytes
+/// that are not decoded yet, then those of the next message.
+#[derive(Debug)]
+pub struct Body {
+    shape: Shape,
+    ready: usize,
+    ended: bool,
+    /// Decoded bytes that may still come before the body is too long.
+    allowed: u64,
+}
+
+fn decoder(trailers: bool) -> Decoder {
+    if trailers {
+        Decoder::keeping_trailers()
+    } else {
+        Decoder::new()
+    }
+}
+
+#[derive(Debug)]
+enum Shape {
+    /// Bytes still to hand on, the ready ones included.
+    Known(u64),
+    Chunked(Box<Decoder>),
+    UntilClose,
+}
+
+impl Body {
+    /// A body of this length that may have at most `limit` decoded bytes. The trailer section of
+    /// a chunked body is kept if `trailers` says so.
+    #[must_use]
+    pub fn new(length: BodyLength, limit: u64, trailers: bool) -> Self {
+        let shape = match length {
+            BodyLength::None => Shape::Known(0),
+            BodyLength::Known(bytes) => Shape::Known(bytes),
+            BodyLength::Chunked => Shape::Chunked(Box::new(decoder(trailers))),
+            BodyLength::UntilClose => Shape::UntilClose,
+        };
+        Self {
+            shape,
+            ready: 0,
+            ended: false,
+            allowed: limit,
+        }
+    }
+
+    /// Decodes what `input` holds beyond the ready bytes.
+    ///
+    /// # Errors
+    /// When the coding is broken or the body is longer than allowed.
+    pub fn absorb(&mut self, input: &mut Input) -> Result<(), BodyError> {
+        match &mut self.shape {
+            Shape::Known(left) => {
+                self.ready = usize::try_from(*left)
+                    .unwrap_or(usize::MAX)
+                    .min(input.len());
+            }
+            Shape::UntilClose => self.ready = input.len(),
+            Shape::Chunked(_) if self.ended => {}
+            Shape::Chunked(decoder) => {
+                let raw = input.bytes_mut().get_mut(self.ready..).unwrap_or_default();
+                let decoded = decoder.decode(raw).map_err(BodyError::Chunk)?;
+                self.ready += decoded.produced;
+                input.remove(self.ready, decoded.consumed - decoded.produced);
+                let produced = decoded.produced as u64;
+                self.allowed = self
+                    .allowed
+                    .checked_sub(produced)
+                    .ok_or(BodyError::TooLong)?;
+                self.ended = decoded.done;
+            }
+        }
+        Ok(())
+    }
+
+    /// The trailer section of a chunked body that ended, as raw field lines; empty unless kept.
+    #[must_use]
+    pub fn trailers(&self) -> &[u8] {
+        match &self.shape {
+            Shape::Chunked(decoder) if self.ended => decoder.trailers(),
+            _ => &[],
+        }
+    }
+
+    /// The peer ended its sending direction. Whether that ends the body well.
+    #[must_use]
+    pub fn close(&mut self) -> bool {
+        if matches!(self.shape, Shape::UntilClose) {
+            self.ended = true;
+        }
+        self.is_complete()
+    }
+
+    /// Decoded bytes at the front of the input that were not handed on.
+    #[must_use]
+    pub fn ready(&self) -> usize {
+        self.ready
+    }
+
+    /// Whether everything that is not handed on yet is ready.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        match &self.shape {
+            Shape::Known(left) => *left == self.ready as u64,
+            Shape::Chunked(_) | Shape::UntilClose => self.ended,
+        }
+    }
+
+    /// Bytes known to come beyond the ready ones; none where the length is not declared.
+    #[must_use]
+    pub fn expected(&self) -> u64 {
+        match &self.shape {
+            Shape::Known(left) => left.saturating_sub(self.ready as u64),
+            Shape::Chunked(_) | Shape::UntilClose => 0,
+        }
+    }
+
+    /// Marks the first `count` ready bytes as handed on and drops them from the input.
+    pub fn hand_on(&mut self, input: &mut Input, count: usize) {
+        let count = count.min(self.ready);
+        self.ready -= count;
+        if let Shape::Known(left) = &mut self.shape {
+            *left = left.saturating_sub(count as u64);
+        }
+        input.consume(count);
+    }
+}

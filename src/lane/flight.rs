@@ -1,0 +1,94 @@
+//! One write: a head, the framing around a piece of body, and the piece itself, in one vector.
+
+use std::io::{self, IoSlice};
+
+use crate::http1::chunked::{ChunkHeader, LAST_CHUNK};
+use crate::runtime::TcpStream;
+
+/// Ends the data of a chunk.
+const CHUNK_END: &[u8] = b"\r\n";
+/// Ends the data of the final chunk and the body after it, without trailers.
+const CHUNK_END_LAST: &[u8] = b"\r\n0\r\n\r\n";
+
+/// Parts of a write, at most.
+const PARTS: usize = 4;
+
+/// A piece of a body in the framing of the connection it goes to.
+pub(super) struct Flight<'a> {
+    /// The message head, or nothing after the first flight.
+    pub(super) head: &'a [u8],
+    /// Decoded body bytes.
+    pub(super) data: &'a [u8],
+    /// Whether these are the last bytes of the body.
+    pub(super) last: bool,
+    /// Whether the body travels as chunks.
+    pub(super) chunked: bool,
+    /// What stands for the last chunk where it has trailers; otherwise empty.
+    pub(super) ending: &'a [u8],
+}
+
+impl Flight<'_> {
+    /// Writes everything. `written` counts what the socket took, also when it fails.
+    pub(super) async fn write(&self, to: &TcpStream, written: &mut u64) -> io::Result<()> {
+        let header = ChunkHeader::new(self.data.len() as u64);
+        let framed = self.chunked && !self.data.is_empty();
+        let before: &[u8] = if framed { header.as_bytes() } else { &[] };
+        let after: &[u8] = match (framed, self.chunked && self.last, self.ending.is_empty()) {
+            (true, true, true) => CHUNK_END_LAST,
+            (false, true, true) => LAST_CHUNK,
+            (false, true, false) => self.ending,
+            (true, _, _) => CHUNK_END,
+            (false, false, _) => &[],
+        };
+        write_all(to, [self.head, before, self.data, after], written).await?;
+        if framed && self.last && !self.ending.is_empty() {
+            write_all(to, [self.ending, &[], &[], &[]], written).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Writes all bytes of `parts` in order, waiting while the socket takes nothing. May be dropped
+/// while it waits; `written` then tells how far it came.
+///
+/// # Errors
+/// What the kernel says.
+pub async fn write_all(to: &TcpStream, parts: [&[u8]; PARTS], written: &mut u64) -> io::Result<()> {
+    let total: usize = parts.iter().map(|p| p.len()).sum();
+    let mut done = 0_usize;
+    while done < total {
+        match to.try_write(&rest(parts, done)) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(count) => {
+                done += count;
+                *written += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// `parts` without their first `done` bytes.
+fn rest(parts: [&[u8]; PARTS], mut done: usize) -> [IoSlice<'_>; PARTS] {
+    parts.map(|part| {
+        let skip = done.min(part.len());
+        done -= skip;
+        IoSlice::new(part.get(skip..).unwrap_or_default())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_written_is_skipped_across_parts() {
+        let parts: [&[u8]; PARTS] = [b"ab", b"", b"cde", b"f"];
+        for done in 0..=6 {
+            let left: Vec<u8> = rest(parts, done).iter().flat_map(|s| s.to_vec()).collect();
+            assert_eq!(left, &b"abcdef"[done..]);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The request on its way to the provider.
+//!
+//! Until the peer's kernel has acknowledged a byte on a *reused* connection, the head and the first
+//! piece of the body stay where they are, so that a connection which the server had already closed
+//! costs nothing but a second write. After that, and on a fresh connection from the start, body
+//! bytes are dropped as they are written.
+
+use std::io;
+use std::time::Duration;
+
+use crate::buf::Input;
+use crate::lane::body::{Body, BodyError};
+use crate::lane::flight::Flight;
+use crate::limits::{ACKNOWLEDGED_LOOK_MS, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
+use crate::runtime::{TcpStream, sleep};
+
+/// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
+const BURST: u32 = 4;
+
+/// Why sending ended before the request was complete.
+#[derive(Debug)]
+pub enum SendError {
+    /// The client ended or reset its connection inside the body.
+    ClientGone,
+    /// The client's body is not what its head promised.
+    Body(BodyError),
+    /// The upstream connection broke.
+    Upstream(io::Error),
+}
+
+/// The client's side of a request: where its bytes come from.
+#[derive(Debug)]
+pub struct Source<'a> {
+    /// The client's connection.
+    pub client: &'a TcpStream,
+    /// What was read from it and is not used yet.
+    pub input: &'a mut Input,
+    /// The body of this request.
+    pub body: &'a mut Body,
+}
+
+/// A request being sent: its head for the provider, and what a replay would still need.
+#[derive(Debug)]
+pub struct Sender {
+    head: Vec<u8>,
+    chunked: bool,
+    opened: bool,
+    committed: bool,
+    complete: bool,
+    written: u64,
+}
+
+impl Sender {
+    /// A request with this head, its body framed in chunks or as a declared length.
+    #[must_use]
+    pub fn new(head: Vec<u8>, chunked: bool) -> Self {
+        Self {
+            head,
+            chunked,
+            opened: false,
+            committed: false,
+            complete: false,
+            written: 0,
+        }
+    }
+
+    /// Whether every byte of the request was given to the kernel.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Whether the bytes sent so far are kept, so that the request can be sent once more.
+    #[must_use]
+    pub fn can_replay(&self) -> bool {
+        !self.committed
+    }
+
+    /// Bytes given to the kernel, over all attempts.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Drops what was kept for a replay: the peer is known to be there.
+    pub fn commit(&mut self, source: &mut Source<'_>) {
+        if !self.committed {
+            self.committed = true;
+            if self.opened {
+                source.body.hand_on(source.input, source.body.ready());
+            }
+        }
+    }
+
+    /// Starts again from the first byte; only while [`Self::can_replay`].
+    pub fn rewind(&mut self) {
+        self.opened = false;
+        self.complete = false;
+    }
+
+    /// Sends the request to its last byte. On a reused connection `acknowledged` is asked before
+    /// bytes that a replay needs are dropped. May be dropped while it waits and run again.
+    ///
+    /// # Errors
+    /// When the client, its body or the upstream connection ends it early.
+    pub async fn run(
+        &mut self,
+        source: &mut Source<'_>,
+        upstream: &TcpStream,
+        reused: bool,
+        acknowledged: impl Fn() -> bool,
+    ) -> Result<(), SendError> {
+        if !self.opened {
+            self.flight(source, upstream, true).await?;
+            self.opened = true;
+            self.complete = source.body.is_complete();
+            if reused && !self.complete {
+                wait_acknowledged(acknowledged).await;
+            }
+            if !(reused && self.complete) {
+                self.commit(source);
+            }
+        }
+        while !self.complete {
+            self.read_more(source, upstream).await?;
+        }
+        Ok(())
+    }
+
+    /// Reads what came and sends it, several times if there is a lot.
+    async fn read_more(
+        &mut self,
+        source: &mut Source<'_>,
+        upstream: &TcpStream,
+    ) -> Result<(), SendError> {
+        source
+            .client
+            .readable()
+            .await
+            .map_err(|_| SendError::ClientGone)?;
+        for _ in 0..BURST {
+            let held = read_some(source)?;
+            if held == 0 {
+                return Ok(());
+            }
+            source.body.absorb(source.input).map_err(SendError::Body)?;
+            if source.body.ready() > 0 || source.body.is_complete() {
+                self.flight(source, upstream, false).await?;
+                self.complete = source.body.is_complete();
+                source.body.hand_on(source.input, source.body.ready());
+            }
+            if self.complete {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    async fn flight(
+        &mut self,
+        source: &Source<'_>,
+        upstream: &TcpStream,
+        first: bool,
+    ) -> Result<(), SendError> {
+        let data = source
+            .input
+            .bytes()
+            .get(..source.body.ready())
+            .unwrap_or_default();
+        let flight = Flight {
+            head: if first { &self.head } else { &[] },
+            data,
+            last: source.body.is_complete(),
+            chunked: self.chunked,
+            ending: &[],
+        };
+        flight
+            .write(upstream, &mut self.written)
+            .await
+            .map_err(SendError::Upstream)
+    }
+}
+
+/// One read from the client, 0 when nothing is there. Widens the block for a long upload.
+fn read_some(source: &mut Source<'_>) -> Result<usize, SendError> {
+    if source.body.expected() > WIDEN_ABOVE_BYTES {
+        source.input.widen();
+    }
+    let Some(room) = source.input.room(WIDE_BLOCK_BYTES) else {
+        return Ok(0);
+    };
+    match source.client.try_read(room) {
+        Ok(0) => Err(SendError::ClientGone),
+        Ok(count) => {
+            source.input.filled(count);
+            Ok(count)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            if source.input.is_empty() {
+                source.input.release();
+            }
+            Ok(0)
+        }
+        Err(_) => Err(SendError::ClientGone),
+    }
+}
+
+/// Waits for the first acknowledgement: one round trip, once, only on a reused connection and only
+/// for a body that is longer than its first piece. Ends with the exchange's own clocks otherwise.
+async fn wait_acknowledged(acknowledged: impl Fn() -> bool) {
+    while !acknowledged() {
+        sleep(Duration::from_millis(ACKNOWLEDGED_LOOK_MS)).await;
+    }
+}

@@ -1,0 +1,116 @@
+//! From a configuration to what the cores work with.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::buf::Pool;
+use crate::config::{self, Config, ProviderDialect};
+use crate::dialect::Family;
+use crate::exchange::{Core, HalfClose, RequestIds, Settings, anthropic_version};
+use crate::http1::head::HeadLimits;
+use crate::route::{Provider, Table};
+use crate::runtime::Stop;
+use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
+
+/// What all cores are built from.
+#[derive(Debug)]
+pub(super) struct Plan {
+    providers: Vec<config::Provider>,
+    endpoints: Vec<Arc<Endpoint>>,
+    pub(super) resolvers: Resolvers,
+    settings: Settings,
+    block_bytes: usize,
+    /// Client connections that one core may have.
+    pub(super) connections: usize,
+    /// Longest wait for running exchanges at the end.
+    pub(super) drain: Duration,
+}
+
+impl Plan {
+    pub(super) fn new(config: &Config, workers: usize) -> Self {
+        let providers: Vec<_> = config
+            .providers
+            .iter()
+            .filter(|provider| provider.enabled)
+            .cloned()
+            .collect();
+        let endpoints: Vec<_> = providers.iter().map(endpoint).collect();
+        let memory = usize::try_from(config.limits.memory_bytes).unwrap_or(usize::MAX);
+        Self {
+            resolvers: Resolvers::start(&endpoints),
+            providers,
+            endpoints,
+            settings: settings(config),
+            block_bytes: memory / workers,
+            connections: config.limits.connections.div_ceil(workers),
+            drain: config.timeouts.drain,
+        }
+    }
+
+    /// The state of one core; `seed` makes its request ids its own.
+    pub(super) fn core(&self, seed: u64) -> Core {
+        let providers = self.providers.iter().map(provider).collect();
+        Core {
+            settings: self.settings,
+            table: Table::new(providers),
+            upstreams: Upstreams::new(&self.endpoints),
+            blocks: Pool::new(self.block_bytes),
+            stop: Stop::default(),
+            ids: RequestIds::new(seed),
+            connections: Cell::new(0),
+            panics: Cell::new(0),
+        }
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let Config {
+        server,
+        limits,
+        timeouts,
+        ..
+    } = config;
+    Settings {
+        head: HeadLimits {
+            bytes: limits.head_bytes,
+            fields: limits.head_fields,
+        },
+        body_bytes: limits.body_bytes,
+        window_bytes: limits.window_bytes,
+        half_close: match server.half_close {
+            config::HalfClose::Cancel => HalfClose::Cancel,
+            config::HalfClose::Tolerate => HalfClose::Tolerate,
+        },
+        head_timeout: timeouts.head,
+        keepalive: timeouts.keepalive,
+        linger: timeouts.linger,
+    }
+}
+
+fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {
+    let url = &provider.base_url;
+    Arc::new(Endpoint::new(upstream::Settings {
+        host: url.host.clone(),
+        port: url.port,
+        authority: url.authority.clone(),
+        prefix: url.prefix.clone(),
+        connect: provider.timeouts.connect,
+        first_byte: provider.timeouts.first_byte,
+        keepalive_idle: provider.keepalive_idle,
+    }))
+}
+
+fn provider(provider: &config::Provider) -> Provider {
+    let family = match provider.dialect {
+        ProviderDialect::OpenAi => Family::OpenAi,
+        ProviderDialect::Anthropic => Family::Anthropic,
+    };
+    Provider {
+        family,
+        default: provider.default,
+        auth: provider.auth.clone(),
+        anthropic_version: (family == Family::Anthropic)
+            .then(|| anthropic_version(provider.anthropic_version.as_deref())),
+    }
+}

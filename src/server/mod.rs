@@ -1,0 +1,188 @@
+//! The process: listeners, one worker per core, signals, and the end.
+//!
+//! Main binds every socket before a worker starts, so that a port in use is an error of the start
+//! and not of a core. A panic outside an exchange ends the process: a dead core would silently keep
+//! its share of the connections.
+
+mod assemble;
+mod worker;
+
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::config::{self, Config};
+use crate::runtime::{Driver, bind, block_on};
+use crate::server::assemble::Plan;
+use crate::server::worker::Worker;
+
+/// Longest wait for the first name resolution before the listeners open.
+const FIRST_RESOLUTION: Duration = Duration::from_secs(2);
+
+/// How the process runs, once it serves.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The addresses that are listened on.
+    pub addresses: Vec<SocketAddr>,
+    /// The driver in use.
+    pub driver: Driver,
+    /// Number of workers.
+    pub workers: usize,
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("listening on ")?;
+        for (position, address) in self.addresses.iter().enumerate() {
+            let comma = if position == 0 { "" } else { ", " };
+            write!(f, "{comma}{address}")?;
+        }
+        write!(f, " (driver {}, workers {})", self.driver, self.workers)
+    }
+}
+
+/// Why the process did not serve.
+#[derive(Debug)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    Bind(SocketAddr, io::Error),
+    /// The driver that the configuration insists on is not to be had.
+    Driver(Driver, io::Error),
+    /// A thread or a signal handler cannot be made.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bind(address, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
+                f,
+                "{address} is in use: another process listens there; stop it or choose another \
+                 server.listen"
+            ),
+            Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
+            Self::Driver(driver, error) => write!(f, "the driver {driver} cannot be used: {error}"),
+            Self::System(error) => write!(f, "cannot start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// Serves until SIGTERM or SIGINT, then lets running exchanges finish within `timeouts.drain`. A
+/// second signal ends the process at once with status 1.
+///
+/// # Errors
+/// When the start fails; nothing was served then.
+pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartError> {
+    let stop = stop_signal().map_err(StartError::System)?;
+    let driver = driver(config.server.driver);
+    block_on(driver, async {}).map_err(|error| StartError::Driver(driver, error))?;
+    let workers = workers(config.server.workers);
+    let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for address in &config.server.listen {
+        let bound = bind(*address, workers).map_err(|e| StartError::Bind(*address, e))?;
+        addresses.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
+        for (worker, socket) in listeners.iter_mut().zip(bound) {
+            worker.push(socket);
+        }
+    }
+    let plan = Arc::new(Plan::new(config, workers));
+    plan.resolvers.wait_first(FIRST_RESOLUTION);
+    let (ended, ends) = bounded(workers);
+    for listeners in listeners {
+        let worker = Worker {
+            plan: Arc::clone(&plan),
+            listeners,
+            stop: Arc::clone(&stop),
+        };
+        start(worker, driver, ended.clone()).map_err(StartError::System)?;
+    }
+    ready(&Running {
+        addresses,
+        driver,
+        workers,
+    });
+    wait(&ends, workers);
+    Ok(())
+}
+
+/// Waits until each worker has ended. Their threads stay parked: a runtime that is torn down with
+/// operations in flight is not worth the risk, and the process is about to end.
+fn wait(ends: &Receiver<()>, workers: usize) {
+    for _ in 0..workers {
+        if ends.recv().is_err() {
+            return;
+        }
+    }
+}
+
+fn start(worker: Worker, driver: Driver, ended: Sender<()>) -> io::Result<()> {
+    let serve = move || {
+        let served = catch_unwind(AssertUnwindSafe(|| {
+            block_on(driver, async {
+                worker.run().await;
+                // Nobody waits any more if main is gone.
+                let _main_gone = ended.send(());
+                std::future::pending::<()>().await;
+            })
+        }));
+        // A worker only gets here by a panic or because its runtime could not be built.
+        if let Ok(Err(error)) = served {
+            report(&format!("a worker cannot run: {error}"));
+        }
+        std::process::exit(1);
+    };
+    thread::Builder::new()
+        .name("lanegate-core".to_owned())
+        .spawn(serve)?;
+    Ok(())
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "the last words of a process that ends itself"
+)]
+fn report(words: &str) {
+    eprintln!("lanegate: {words}");
+}
+
+/// A flag that the first SIGTERM or SIGINT sets; the second ends the process.
+fn stop_signal() -> io::Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        // Order matters: the first delivery finds the flag unset and only sets it.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))?;
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+/// Whether the process was told to end.
+fn told_to_stop(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
+}
+
+fn driver(wanted: config::Driver) -> Driver {
+    match wanted {
+        config::Driver::Auto => Driver::detect(),
+        config::Driver::IoUring => Driver::IoUring,
+        config::Driver::Epoll => Driver::Epoll,
+    }
+}
+
+fn workers(wanted: config::Workers) -> usize {
+    match wanted {
+        config::Workers::Auto => thread::available_parallelism().map_or(1, Into::into),
+        config::Workers::Count(count) => count,
+    }
+}

@@ -1,0 +1,81 @@
+//! One core: its state, its accept loops and its beat.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use crate::clock;
+use crate::exchange::{Core, serve_connection};
+use crate::limits::{ACCEPT_PAUSE_MS, BEAT_MS};
+use crate::runtime::{Listener, sleep, spawn};
+use crate::server::assemble::Plan;
+use crate::server::told_to_stop;
+
+/// What a worker's thread starts with.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) plan: Arc<Plan>,
+    pub(super) listeners: Vec<TcpListener>,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Worker {
+    /// Serves until told to stop and until the exchanges then running have ended or run out of time.
+    pub(super) async fn run(self) {
+        let core = Rc::new(self.plan.core(seed()));
+        let mut listeners = Vec::new();
+        for socket in self.listeners {
+            // A socket that bound and listened a moment ago is only refused by a broken kernel.
+            let Ok(listener) = Listener::adopt(socket) else {
+                std::process::exit(1)
+            };
+            let listener = Rc::new(listener);
+            listeners.push(Rc::clone(&listener));
+            spawn(accept(listener, Rc::clone(&core), self.plan.connections));
+        }
+        let beat = Duration::from_millis(BEAT_MS);
+        while !told_to_stop(&self.stop) {
+            sleep(beat).await;
+            core.upstreams.prune().await;
+        }
+        core.stop.set();
+        for listener in &listeners {
+            listener.shut_down();
+        }
+        let deadline = clock::now() + self.plan.drain;
+        while core.connections.get() > 0 && clock::now() < deadline {
+            sleep(beat).await;
+        }
+    }
+}
+
+/// Accepts until the listener is shut down. At the limit of connections the kernel keeps further
+/// ones waiting in its queue.
+async fn accept(listener: Rc<Listener>, core: Rc<Core>, limit: usize) {
+    let pause = Duration::from_millis(ACCEPT_PAUSE_MS);
+    loop {
+        while core.connections.get() >= limit && !core.stop.is_set() {
+            sleep(pause).await;
+        }
+        match listener.accept().await {
+            Ok(stream) if !core.stop.is_set() => {
+                spawn(serve_connection(Rc::clone(&core), stream));
+            }
+            Ok(_) => {}
+            Err(_) if core.stop.is_set() => return,
+            // The peer was gone before it was accepted.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            // No descriptor or no memory: the connection waits in the queue meanwhile.
+            Err(_) => sleep(pause).await,
+        }
+    }
+}
+
+/// A number that differs from core to core and from start to start.
+fn seed() -> u64 {
+    RandomState::new().hash_one(clock::unix_time())
+}

@@ -1,0 +1,140 @@
+//! Opening a connection, and what is remembered of it while it is used.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::limits::ADDRESSES;
+use crate::runtime::{Either, TcpStream, race, sleep};
+use crate::upstream::Endpoint;
+
+/// Look again for a first address this often while the resolver has not answered.
+const ADDRESS_LOOK: Duration = Duration::from_millis(10);
+
+/// Why no connection came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// The name has not resolved within the connect limit.
+    Unresolved,
+    /// Every address refused or was out of reach.
+    Refused,
+    /// No address answered within the connect limit.
+    TimedOut,
+    /// This machine has no descriptor or port left.
+    Exhausted,
+}
+
+impl fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unresolved => "the provider's name did not resolve in time",
+            Self::Refused => "the provider refused the connection",
+            Self::TimedOut => "the provider did not accept a connection in time",
+            Self::Exhausted => "the gateway has no descriptor or port left",
+        })
+    }
+}
+
+/// A connection to a provider, in use by one exchange.
+#[derive(Debug)]
+pub struct Connection {
+    /// The socket.
+    pub stream: TcpStream,
+    /// Whether an earlier exchange already used it: the server may have closed it meanwhile.
+    pub reused: bool,
+    /// `tcpi_bytes_acked` before the first byte of this exchange.
+    acked_before: u64,
+    /// When it became idle; the time of opening while it was never idle.
+    pub(super) idle_since: Instant,
+    /// The server's own idle limit, from `Keep-Alive: timeout`.
+    pub(super) server_limit: Option<Duration>,
+}
+
+impl Connection {
+    fn fresh(stream: TcpStream) -> Self {
+        Self {
+            stream,
+            reused: false,
+            acked_before: 0,
+            idle_since: clock::now(),
+            server_limit: None,
+        }
+    }
+
+    /// Marks the connection as taken again, and notes what the peer had acknowledged until now.
+    ///
+    /// # Errors
+    /// When the kernel does not say, in which case the connection must not be used.
+    pub(super) fn taken_again(mut self) -> io::Result<Self> {
+        self.acked_before = self.stream.bytes_acked()?;
+        self.reused = true;
+        Ok(self)
+    }
+
+    /// Whether the peer's kernel has acknowledged any byte of this exchange. When in doubt yes.
+    #[must_use]
+    pub fn acknowledged(&self) -> bool {
+        !self
+            .stream
+            .bytes_acked()
+            .is_ok_and(|now| now <= self.acked_before)
+    }
+
+    /// How long it was idle, or how old it is if it never was.
+    #[must_use]
+    pub fn idle_for(&self) -> Duration {
+        self.idle_since.elapsed()
+    }
+
+    /// Remembers the server's idle limit, one second earlier, since its clock started before ours.
+    pub fn limit_idle(&mut self, seconds: u64) {
+        self.server_limit = Some(Duration::from_secs(seconds.saturating_sub(1)));
+    }
+}
+
+/// Opens a connection, trying the endpoint's addresses in order within its connect limit.
+pub(super) async fn open(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
+    let limit = endpoint.settings.connect;
+    match race(try_addresses(endpoint), sleep(limit)).await {
+        Either::First(opened) => opened,
+        Either::Second(()) if endpoint.addresses().is_empty() => Err(ConnectError::Unresolved),
+        Either::Second(()) => Err(ConnectError::TimedOut),
+    }
+}
+
+async fn try_addresses(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
+    // Bounded by the connect limit around this future.
+    while endpoint.addresses().is_empty() {
+        sleep(ADDRESS_LOOK).await;
+    }
+    let addresses = endpoint.addresses();
+    let share = share(endpoint.settings.connect, addresses.len());
+    let mut last = ConnectError::Refused;
+    for address in addresses.iter().take(ADDRESSES) {
+        match race(connect(*address), sleep(share)).await {
+            Either::First(Ok(stream)) => return Ok(Connection::fresh(stream)),
+            Either::First(Err(error)) => last = error,
+            Either::Second(()) => last = ConnectError::TimedOut,
+        }
+    }
+    Err(last)
+}
+
+/// Part of the connect limit that one of several addresses may use up.
+fn share(limit: Duration, addresses: usize) -> Duration {
+    let parts = u32::try_from(addresses.clamp(1, ADDRESSES)).unwrap_or(1);
+    limit / parts
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream, ConnectError> {
+    TcpStream::connect(address)
+        .await
+        .map_err(|error| match error.raw_os_error() {
+            // EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS
+            Some(24 | 23 | 99 | 105) => ConnectError::Exhausted,
+            Some(110) => ConnectError::TimedOut,
+            _ => ConnectError::Refused,
+        })
+}

@@ -1,0 +1,160 @@
+//! Name resolution off the cores.
+//!
+//! Each named endpoint has a thread that asks the system's resolver, which may block for as long
+//! as it likes: a core only ever reads the last answer. A failed look-up leaves the last answer in
+//! use; the next try comes a second later.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use crossbeam::channel::{Receiver, Sender, bounded};
+
+use crate::limits::ADDRESSES;
+use crate::upstream::Endpoint;
+
+/// Pause between two look-ups of a name that resolves.
+const REFRESH: Duration = Duration::from_secs(30);
+/// Pause after a look-up that failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The resolver threads of one generation; dropping it ends them at their next pause.
+pub struct Resolvers {
+    _stop: Sender<()>,
+    first_answers: Receiver<()>,
+    names: usize,
+}
+
+impl Resolvers {
+    /// Starts a thread for each endpoint whose host is a name.
+    #[must_use]
+    pub fn start(endpoints: &[Arc<Endpoint>]) -> Self {
+        let (stop, stopped) = bounded::<()>(0);
+        let (answered, first_answers) = bounded(endpoints.len().max(1));
+        let mut names = 0;
+        for endpoint in endpoints.iter().filter(|e| e.is_name()) {
+            let (endpoint, stopped, answered) =
+                (Arc::clone(endpoint), stopped.clone(), answered.clone());
+            let run = move || keep_resolved(&endpoint, &stopped, &answered);
+            if thread::Builder::new()
+                .name("lanegate-dns".to_owned())
+                .spawn(run)
+                .is_ok()
+            {
+                names += 1;
+            }
+        }
+        Self {
+            _stop: stop,
+            first_answers,
+            names,
+        }
+    }
+
+    /// Waits until each name was looked up once, at most `limit` in all; a name without an answer
+    /// by then is served as soon as there is one.
+    pub fn wait_first(&self, limit: Duration) {
+        let deadline = crossbeam::channel::after(limit);
+        for _ in 0..self.names {
+            crossbeam::channel::select! {
+                recv(self.first_answers) -> _ => {}
+                recv(deadline) -> _ => return,
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Resolvers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolvers")
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+fn keep_resolved(endpoint: &Endpoint, stopped: &Receiver<()>, answered: &Sender<()>) {
+    let mut first = Some(answered);
+    loop {
+        let pause = match look_up(endpoint) {
+            Some(addresses) => {
+                endpoint.found(addresses);
+                REFRESH
+            }
+            None => RETRY,
+        };
+        if let Some(answered) = first.take() {
+            // A full channel means that nobody waits any more.
+            let _nobody_waits = answered.try_send(());
+        }
+        // The sender never sends: an answer here is the end of the generation.
+        if !matches!(
+            stopped.recv_timeout(pause),
+            Err(crossbeam::channel::RecvTimeoutError::Timeout)
+        ) {
+            return;
+        }
+    }
+}
+
+/// The addresses of the endpoint's host in resolver order, repeats left out.
+fn look_up(endpoint: &Endpoint) -> Option<Vec<SocketAddr>> {
+    let host = (endpoint.settings.host.as_str(), endpoint.settings.port);
+    let mut seen = HashSet::new();
+    let found: Vec<_> = host
+        .to_socket_addrs()
+        .ok()?
+        .filter(|a| seen.insert(*a))
+        .take(ADDRESSES)
+        .collect();
+    (!found.is_empty()).then_some(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::upstream::Settings;
+
+    fn endpoint(host: &str) -> Arc<Endpoint> {
+        Arc::new(Endpoint::new(Settings {
+            host: host.to_owned(),
+            port: 80,
+            authority: host.to_owned(),
+            prefix: String::new(),
+            connect: Duration::from_secs(1),
+            first_byte: Duration::from_secs(1),
+            keepalive_idle: Duration::from_secs(1),
+        }))
+    }
+
+    #[test]
+    fn a_literal_address_needs_no_thread() {
+        let literal = endpoint("127.0.0.1");
+        let resolvers = Resolvers::start(&[Arc::clone(&literal)]);
+        assert_eq!(resolvers.names, 0);
+        assert_eq!(literal.addresses().len(), 1);
+    }
+
+    #[test]
+    fn a_name_is_resolved_before_the_wait_ends() {
+        let named = endpoint("localhost");
+        assert!(named.addresses().is_empty());
+        Resolvers::start(&[Arc::clone(&named)]).wait_first(Duration::from_secs(20));
+        assert!(
+            named
+                .addresses()
+                .iter()
+                .all(|a| a.ip().is_loopback() && a.port() == 80)
+        );
+        assert!(!named.addresses().is_empty());
+    }
+
+    #[test]
+    fn a_name_that_does_not_exist_leaves_the_endpoint_without_address() {
+        let named = endpoint("does-not-exist.invalid");
+        Resolvers::start(&[Arc::clone(&named)]).wait_first(Duration::from_secs(20));
+        assert!(named.addresses().is_empty());
+    }
+}
