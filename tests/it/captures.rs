@@ -10,7 +10,10 @@ use crate::support::message::{Head, find, name_of, shown};
 use crate::support::on_both_drivers;
 use crate::support::origin::{Origin, Seen};
 
-on_both_drivers!(arrive_unchanged_with_managed_credentials, arrive_unchanged_passed_through);
+on_both_drivers!(
+    arrive_unchanged_with_managed_credentials,
+    arrive_unchanged_passed_through
+);
 
 /// Files in the folder, so that a lost one is noticed.
 const CAPTURES: usize = 177;
@@ -72,11 +75,17 @@ fn replay(driver: Driver, auth: &'static str) {
         .iter()
         .filter_map(|capture| {
             let outcome = one(capture, &gateway, &origin, auth == "managed");
-            outcome.err().map(|what| format!("{}: {what}", capture.name))
+            outcome
+                .err()
+                .map(|what| format!("{}: {what}", capture.name))
         })
         .collect();
     let count = failures.len();
-    assert!(failures.is_empty(), "{count} of {CAPTURES}:\n{}", failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{count} of {CAPTURES}:\n{}",
+        failures.join("\n")
+    );
 }
 
 fn one(capture: &Capture, gateway: &Gateway, origin: &Origin, managed: bool) -> Result<(), String> {
@@ -186,6 +195,7 @@ fn has_only_the_managed_credential(head: &Head) -> bool {
     } else {
         ("authorization", format!("Bearer {SECRET}"))
     };
-    let count = |name: &&str| head.values(name).len();
-    head.value(expected.0) == Some(expected.1) && CREDENTIALS.iter().map(|n| count(&n)).sum::<usize>() == 1
+    let count = |name: &str| head.values(name).len();
+    head.value(expected.0) == Some(expected.1)
+        && CREDENTIALS.iter().map(|n| count(n)).sum::<usize>() == 1
 }

@@ -48,18 +48,90 @@ type Row = (u16, Framed, Then, Framed, Client);
 
 /// Status, framing of the answer, what the origin does then, framing of the request, the client.
 const ROWS: &[Row] = &[
-    (401, Framed::Length, Then::StaysOpen, Framed::Length, Client::SendsOn),
-    (401, Framed::Chunked, Then::StaysOpen, Framed::Chunked, Client::SendsOn),
-    (401, Framed::Length, Then::SaysClose, Framed::Chunked, Client::Finishes),
-    (401, Framed::Length, Then::StaysOpen, Framed::Length, Client::Finishes),
-    (413, Framed::Length, Then::ClosesAtOnce, Framed::Length, Client::SendsOn),
-    (413, Framed::Chunked, Then::SaysClose, Framed::Chunked, Client::SendsOn),
-    (413, Framed::Chunked, Then::StaysOpen, Framed::Length, Client::Pauses),
-    (413, Framed::Length, Then::SaysClose, Framed::Chunked, Client::Pauses),
-    (429, Framed::Length, Then::StaysOpen, Framed::Chunked, Client::Pauses),
-    (429, Framed::Chunked, Then::SaysClose, Framed::Length, Client::SendsOn),
-    (429, Framed::Length, Then::ClosesAtOnce, Framed::Chunked, Client::SendsOn),
-    (429, Framed::Chunked, Then::StaysOpen, Framed::Chunked, Client::Finishes),
+    (
+        401,
+        Framed::Length,
+        Then::StaysOpen,
+        Framed::Length,
+        Client::SendsOn,
+    ),
+    (
+        401,
+        Framed::Chunked,
+        Then::StaysOpen,
+        Framed::Chunked,
+        Client::SendsOn,
+    ),
+    (
+        401,
+        Framed::Length,
+        Then::SaysClose,
+        Framed::Chunked,
+        Client::Finishes,
+    ),
+    (
+        401,
+        Framed::Length,
+        Then::StaysOpen,
+        Framed::Length,
+        Client::Finishes,
+    ),
+    (
+        413,
+        Framed::Length,
+        Then::ClosesAtOnce,
+        Framed::Length,
+        Client::SendsOn,
+    ),
+    (
+        413,
+        Framed::Chunked,
+        Then::SaysClose,
+        Framed::Chunked,
+        Client::SendsOn,
+    ),
+    (
+        413,
+        Framed::Chunked,
+        Then::StaysOpen,
+        Framed::Length,
+        Client::Pauses,
+    ),
+    (
+        413,
+        Framed::Length,
+        Then::SaysClose,
+        Framed::Chunked,
+        Client::Pauses,
+    ),
+    (
+        429,
+        Framed::Length,
+        Then::StaysOpen,
+        Framed::Chunked,
+        Client::Pauses,
+    ),
+    (
+        429,
+        Framed::Chunked,
+        Then::SaysClose,
+        Framed::Length,
+        Client::SendsOn,
+    ),
+    (
+        429,
+        Framed::Length,
+        Then::ClosesAtOnce,
+        Framed::Chunked,
+        Client::SendsOn,
+    ),
+    (
+        429,
+        Framed::Chunked,
+        Then::StaysOpen,
+        Framed::Chunked,
+        Client::Finishes,
+    ),
 ];
 
 fn upstream_errors_before_the_body_ended(driver: Driver) {
@@ -81,7 +153,11 @@ fn upstream_error(driver: Driver, row: Row) {
     let origin = Origin::start(move |caller| answer_early(caller, row));
     let gateway = Setup::in_front_of(driver, &origin).start();
     let mut client = gateway.connect();
-    let body_bytes = if behaviour == Client::Finishes { 4 * PIECE } else { BODY_BYTES };
+    let body_bytes = if behaviour == Client::Finishes {
+        4 * PIECE
+    } else {
+        BODY_BYTES
+    };
     let body = json_of(body_bytes);
     let mut opening = head("POST", "/v1/chat/completions", &["x-case: early"]);
     opening.push_str(&match request_framing {
@@ -109,11 +185,21 @@ fn upstream_error(driver: Driver, row: Row) {
     assert_eq!(response.body, ERROR.as_bytes(), "{response:#?}");
     assert_eq!(response.end, End::Complete, "{response:#?}");
     assert_eq!(response.head.value("Retry-After").as_deref(), Some("7"));
-    assert!(response.gateway_error().is_none(), "it is the provider's error");
+    assert!(
+        response.gateway_error().is_none(),
+        "it is the provider's error"
+    );
     // Sending may have failed: the gateway reads no further than `linger`.
     let sent_all = sender.is_some_and(|s| s.join().unwrap().is_ok());
-    nothing_follows(&mut client, &response, sent_all && behaviour == Client::Finishes);
-    assert_eq!(answer_framing == Framed::Chunked, response.head.has("transfer-encoding"));
+    nothing_follows(
+        &mut client,
+        &response,
+        sent_all && behaviour == Client::Finishes,
+    );
+    assert_eq!(
+        answer_framing == Framed::Chunked,
+        response.head.has("transfer-encoding")
+    );
 
     if then == Then::StaysOpen {
         origin.wait("the end of its connection", |log| log.has_ended(0));
@@ -124,7 +210,9 @@ fn upstream_error(driver: Driver, row: Row) {
         assert_not_smuggled(log);
         let early = &log.requests[0];
         assert!(!early.is_complete(), "an early error ends the sending");
-        let next = log.complete().find(|r| r.head.value("x-case").as_deref() == Some("next"));
+        let next = log
+            .complete()
+            .find(|r| r.head.value("x-case").as_deref() == Some("next"));
         assert_ne!(next.unwrap().connection, 0, "the connection was used again");
     });
 }
@@ -197,7 +285,10 @@ fn assert_not_smuggled(log: &Log) {
     // On a connection whose body was read to its end the next request is a real one.
     let early_open = log.requests.iter().any(|r| r.body_bytes == 4 * PIECE);
     let found = log.requests.iter().find(smuggled);
-    assert!(found.is_none() || early_open, "parsed as a request: {found:#?}");
+    assert!(
+        found.is_none() || early_open,
+        "parsed as a request: {found:#?}"
+    );
 }
 
 fn is_smuggled(request: &crate::support::origin::Seen) -> bool {
@@ -223,10 +314,15 @@ fn early_success(driver: Driver, framed: Framed) {
         let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
         caller.reply(head.as_bytes()).unwrap();
         for n in 1..=4 {
-            if caller.at_least(&mut request, n * PIECE - PIECE / 2).is_err() {
+            if caller
+                .at_least(&mut request, n * PIECE - PIECE / 2)
+                .is_err()
+            {
                 return;
             }
-            caller.reply(&chunk(format!("data: {n}\n\n").as_bytes())).unwrap();
+            caller
+                .reply(&chunk(format!("data: {n}\n\n").as_bytes()))
+                .unwrap();
         }
         assert_eq!(caller.finish(&mut request), End::Complete);
         assert_eq!(request.body, json_of(4 * PIECE));
@@ -251,7 +347,10 @@ fn early_success(driver: Driver, framed: Framed) {
             Flow::new(head.response_framing("POST").unwrap())
         });
         if n < 4 {
-            assert_eq!(flow.piece(&mut client.wire).unwrap(), format!("data: {n}\n\n").as_bytes());
+            assert_eq!(
+                flow.piece(&mut client.wire).unwrap(),
+                format!("data: {n}\n\n").as_bytes()
+            );
         }
     }
     if framed == Framed::Chunked {
@@ -312,7 +411,10 @@ fn assert_own_413(client: &mut crate::support::client::Client) {
     assert_eq!(response.status, 413, "{response:#?}");
     assert!(response.gateway_error().is_some(), "{response:#?}");
     assert!(response.interim.is_empty(), "{response:#?}");
-    assert!(response.closes() && response.end == End::Complete, "{response:#?}");
+    assert!(
+        response.closes() && response.end == End::Complete,
+        "{response:#?}"
+    );
     let body: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
     assert!(body["error"]["message"].is_string(), "{body}");
     nothing_follows(client, &response, false);
@@ -328,7 +430,9 @@ fn what_follows_a_refused_head_is_no_request(driver: Driver) {
     ];
     for first in refused {
         let mut client = gateway.connect();
-        client.send(&[first.as_bytes(), &chat(&[SMUGGLED])].concat()).unwrap();
+        client
+            .send(&[first.as_bytes(), &chat(&[SMUGGLED])].concat())
+            .unwrap();
         let response = client.response("POST").unwrap();
         assert_eq!(response.status, 400, "{response:#?}");
         assert!(response.closes());

@@ -3,10 +3,7 @@
 //! Every scenario is a function of a driver and runs on each. The reading side is in `support`; it
 //! shares no code with the gateway.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a test stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::disallowed_methods,
     reason = "tests watch a process from outside: they wait, and bound the wait"

@@ -91,20 +91,20 @@ fn answer(line: &str) -> Answer {
 
 fn whole(driver: Driver) {
     run(driver, |answers| {
-        every(answers, FRAMINGS, |_| vec![(Vec::new(), None)])
+        every(answers, FRAMINGS, |_| vec![Vec::new()])
     });
 }
 
 fn one_byte_a_piece(driver: Driver) {
     run(driver, |answers| {
-        every(answers, FRAMINGS, |a| vec![((1..a.body.len()).collect(), None)])
+        every(answers, FRAMINGS, |a| vec![(1..a.body.len()).collect()])
     });
 }
 
 fn in_two_pieces_at_every_listed_offset(driver: Driver) {
     run(driver, |answers| {
         every(answers, &[Framed::Chunked], |a| {
-            a.offsets.iter().map(|o| (vec![*o], None)).collect()
+            a.offsets.iter().map(|o| vec![*o]).collect()
         })
     });
 }
@@ -115,7 +115,7 @@ fn in_random_pieces(driver: Driver) {
         every(answers, FRAMINGS, |a| {
             let mut pieces: Vec<_> = (0..8).map(|_| random.below(a.body.len() + 1)).collect();
             pieces.sort_unstable();
-            vec![(pieces, None)]
+            vec![pieces]
         })
     });
 }
@@ -135,8 +135,6 @@ fn cut_at_every_listed_and_at_random_offsets(driver: Driver) {
                 cut: Some(cut),
             }));
         }
-        // A length is met by its last byte; cutting there is no cut.
-        cases.retain(|c| !(c.framed == Framed::Length && c.cut == Some(answers[c.answer].body.len())));
         cases
     });
 }
@@ -144,17 +142,17 @@ fn cut_at_every_listed_and_at_random_offsets(driver: Driver) {
 fn every(
     answers: &[Answer],
     framings: &[Framed],
-    mut ways: impl FnMut(&Answer) -> Vec<(Vec<usize>, Option<usize>)>,
+    mut ways: impl FnMut(&Answer) -> Vec<Vec<usize>>,
 ) -> Vec<Case> {
     let mut cases = Vec::new();
     for (index, a) in answers.iter().enumerate() {
         for framed in framings {
             let ways = ways(a).into_iter();
-            cases.extend(ways.map(|(pieces, cut)| Case {
+            cases.extend(ways.map(|pieces| Case {
                 answer: index,
                 framed: *framed,
                 pieces,
-                cut: cut.or(a.is_cut.then_some(a.body.len())),
+                cut: a.is_cut.then_some(a.body.len()),
             }));
         }
     }
@@ -189,7 +187,10 @@ impl Random {
 }
 
 impl Drop for Random {
-    #[expect(clippy::print_stderr, reason = "libtest shows it with the failing test only")]
+    #[expect(
+        clippy::print_stderr,
+        reason = "libtest shows it with the failing test only"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("LANEGATE_TEST_SEED={}", self.seed);
@@ -219,7 +220,12 @@ fn run(driver: Driver, cases: impl FnOnce(&[Answer]) -> Vec<Case>) {
     }
     let count = failures.len();
     failures.truncate(20);
-    assert!(failures.is_empty(), "{count} of {}:\n{}", cases.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{count} of {}:\n{}",
+        cases.len(),
+        failures.join("\n")
+    );
 }
 
 /// Serves the case that the request names.
@@ -237,7 +243,10 @@ fn serve(caller: &mut Caller, answers: &[Answer], cases: &[Case]) {
                 return;
             }
             Err(kind) => {
-                assert!(matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
+                assert!(matches!(
+                    kind,
+                    ErrorKind::BrokenPipe | ErrorKind::ConnectionReset
+                ));
                 return;
             }
         }
@@ -251,7 +260,11 @@ fn serve_one(caller: &Caller, answer: &Answer, case: &Case) -> Result<(), ErrorK
     }
     head.push_str(&match case.framed {
         Framed::Chunked => "Transfer-Encoding: chunked\r\n\r\n".to_owned(),
-        Framed::Length => format!("Content-Length: {}\r\n\r\n", answer.body.len()),
+        // One more than there is when it breaks off, because the last byte would complete it.
+        Framed::Length => {
+            let length = answer.body.len() + usize::from(case.cut.is_some());
+            format!("Content-Length: {length}\r\n\r\n")
+        }
         Framed::Close => "Connection: close\r\n\r\n".to_owned(),
     });
     let reply = |bytes: &[u8]| caller.reply(bytes).map_err(|e| e.kind());
@@ -289,7 +302,11 @@ fn check(client: &mut Client, number: usize, case: &Case, answer: &Answer) -> Re
     let outcome = client.response("POST");
     let shown_case = || {
         let (framed, cut) = (case.framed, case.cut);
-        format!("{} {framed:?}, {} pieces, cut {cut:?}", answer.file, case.pieces.len() + 1)
+        format!(
+            "{} {framed:?}, {} pieces, cut {cut:?}",
+            answer.file,
+            case.pieces.len() + 1
+        )
     };
     let verdict = match outcome {
         Ok(response) => verdict(case, answer, &response).map(|()| !response.closes()),
@@ -321,7 +338,10 @@ fn verdict(case: &Case, answer: &Answer, response: &Response) -> Result<(), Stri
         return same.then_some(()).ok_or_else(|| differs(response));
     };
     if response.end.is_clean() {
-        return Err(format!("a cut that looks like a clean end: {}", differs(response)));
+        return Err(format!(
+            "a cut that looks like a clean end: {}",
+            differs(response)
+        ));
     }
     if let End::Cut(Stop::Silent | Stop::Malformed(_)) = response.end {
         return Err(differs(response));

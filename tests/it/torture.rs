@@ -107,7 +107,10 @@ fn judged(row: &Row, judge: impl FnOnce() -> Result<(), String>) -> Option<Strin
     }
     let (expect, status, close) = (&row.expect, &row.status, row.close);
     let failure = |what| {
-        format!("{}: expect {expect} {status:?}, close {close}: {what}", row.id)
+        format!(
+            "{}: expect {expect} {status:?}, close {close}: {what}",
+            row.id
+        )
     };
     outcome.err().map(failure)
 }
@@ -327,9 +330,17 @@ fn never_upstream(
             return Err(format!("Host is {:?}", head.values("host")));
         }
         let credential = if head.target().starts_with(b"/v1/messages") {
-            (head.values("x-api-key"), vec![SECRET.to_owned()], "authorization")
+            (
+                head.values("x-api-key"),
+                vec![SECRET.to_owned()],
+                "authorization",
+            )
         } else {
-            (head.values("authorization"), vec![format!("Bearer {SECRET}")], "x-api-key")
+            (
+                head.values("authorization"),
+                vec![format!("Bearer {SECRET}")],
+                "x-api-key",
+            )
         };
         if credential.0 != credential.1 || head.has(credential.2) {
             return Err("not exactly the configured credential".to_owned());
@@ -509,7 +520,10 @@ fn fields_kept(row: &Row, answer: &Response) -> Result<(), String> {
             continue;
         }
         let there = got.values(name).iter().any(|v| v == value)
-            && got.field_lines().iter().any(|l| name_of(l) == name.as_bytes());
+            && got
+                .field_lines()
+                .iter()
+                .any(|l| name_of(l) == name.as_bytes());
         if hop.contains(&lower.as_str()) && got.has(name) && lower != "connection" {
             return Err(format!("{name} downstream"));
         }

@@ -121,7 +121,10 @@ pub(crate) fn chunk(data: &[u8]) -> Vec<u8> {
 
 /// A JSON body of exactly `bytes` bytes that any dialect path accepts.
 pub(crate) fn json_of(bytes: usize) -> Vec<u8> {
-    let (before, after) = (r#"{"model":"m","messages":[{"role":"user","content":""#, r#""}]}"#);
+    let (before, after) = (
+        r#"{"model":"m","messages":[{"role":"user","content":""#,
+        r#""}]}"#,
+    );
     let filler = bytes - before.len() - after.len();
     format!("{before}{}{after}", "x".repeat(filler)).into_bytes()
 }

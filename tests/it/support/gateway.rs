@@ -77,6 +77,10 @@ impl Setup {
         self
     }
 
+    pub(crate) fn listens_on(&self) -> &str {
+        &self.listen
+    }
+
     pub(crate) fn anthropic(mut self, origin: &Origin) -> Self {
         self.anthropic = Some(origin.address());
         self

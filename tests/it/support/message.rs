@@ -258,11 +258,6 @@ impl Wire {
         linger.unwrap();
     }
 
-    /// Bytes that came beyond the messages read so far.
-    pub(crate) fn rest(&self) -> &[u8] {
-        &self.buffered
-    }
-
     /// The next head.
     pub(crate) fn head(&mut self) -> Result<Head, Stop> {
         let mut searched = 0;
@@ -358,13 +353,7 @@ impl Flow {
 
     /// The next bytes of the body, or how it ended.
     pub(crate) fn piece(&mut self, wire: &mut Wire) -> Result<Vec<u8>, End> {
-        let torn = |stop| {
-            End::Cut(if stop == Stop::Fin {
-                Stop::Torn
-            } else {
-                stop
-            })
-        };
+        let torn = |stop| End::Cut(if stop == Stop::Fin { Stop::Torn } else { stop });
         loop {
             match self.state {
                 State::Done(closed) => {

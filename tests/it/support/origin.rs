@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::support::message::{End, Flow, Framing, Head, PATIENCE, Stop, Wire};
 
@@ -177,7 +178,11 @@ where
         if shared.stop.load(Ordering::SeqCst) {
             return scripts;
         }
-        shared.open.lock().unwrap().push(stream.try_clone().unwrap());
+        shared
+            .open
+            .lock()
+            .unwrap()
+            .push(stream.try_clone().unwrap());
         let connection = shared.update(|log| {
             log.connections += 1;
             log.connections - 1
@@ -285,7 +290,8 @@ impl Caller {
                 return; // forgotten meanwhile
             };
             let kept = incoming.body.len().min(BODY_KEPT_MAX);
-            seen.body.extend_from_slice(&incoming.body[seen.body.len()..kept]);
+            seen.body
+                .extend_from_slice(&incoming.body[seen.body.len()..kept]);
             seen.body_bytes = incoming.body.len();
             seen.end = outcome.clone().err();
             seen.trailers.clone_from(&incoming.flow.trailers);
@@ -318,6 +324,13 @@ impl Caller {
     pub(crate) fn until_closed(&mut self) {
         let stop = self.wire.ending();
         self.note_end(stop);
+    }
+
+    /// Leaves the connection open and unread until the test ends.
+    pub(crate) fn stall(&self) {
+        while !self.shared.stop.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Makes the connection end with a reset when the script returns.
