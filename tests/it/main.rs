@@ -1,0 +1,22 @@
+//! The `lanegate` binary from outside: real sockets, scripted origins, both drivers.
+//!
+//! Every scenario is a function of a driver and runs on each. The reading side is in `support`; it
+//! shares no code with the gateway.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "tests watch a process from outside: they wait, and bound the wait"
+)]
+#![expect(
+    clippy::disallowed_types,
+    reason = "scripted origins are plain threads that share one record"
+)]
+
+mod captures;
+mod early;
+mod relay;
+mod responses;
+mod retry;
+mod support;
+mod torture;

@@ -1,0 +1,259 @@
+//! The real `lanegate` binary as a child process, with a configuration of the test's own.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::NamedTempFile;
+
+use crate::support::client::Client;
+use crate::support::message::eventually;
+use crate::support::origin::Origin;
+
+/// The secret of every managed provider in these tests.
+pub(crate) const SECRET: &str = "managed-secret-of-the-tests";
+
+/// How the gateway waits for its sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Driver {
+    Epoll,
+    IoUring,
+}
+
+impl Driver {
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Epoll => "epoll",
+            Self::IoUring => "io_uring",
+        }
+    }
+}
+
+/// What a test wants of its gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    driver: Driver,
+    workers: usize,
+    listen: String,
+    auth: &'static str,
+    openai: Option<SocketAddr>,
+    anthropic: Option<SocketAddr>,
+    more: String,
+}
+
+impl Setup {
+    /// One worker, because several would each have a pool of their own.
+    pub(crate) fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            workers: 1,
+            listen: "127.0.0.1:0".to_owned(),
+            auth: "managed",
+            openai: None,
+            anthropic: None,
+            more: String::new(),
+        }
+    }
+
+    /// The same origin as the default of both dialects.
+    pub(crate) fn in_front_of(driver: Driver, origin: &Origin) -> Self {
+        let mut setup = Self::new(driver);
+        setup.openai = Some(origin.address());
+        setup.anthropic = Some(origin.address());
+        setup
+    }
+
+    pub(crate) fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    pub(crate) fn listen(mut self, address: SocketAddr) -> Self {
+        self.listen = address.to_string();
+        self
+    }
+
+    pub(crate) fn listens_on(&self) -> &str {
+        &self.listen
+    }
+
+    pub(crate) fn anthropic(mut self, origin: &Origin) -> Self {
+        self.anthropic = Some(origin.address());
+        self
+    }
+
+    /// `managed`, `passthrough` or `none`, for both providers.
+    pub(crate) fn auth(mut self, auth: &'static str) -> Self {
+        self.auth = auth;
+        self
+    }
+
+    /// Top-level configuration lines of the test's own.
+    pub(crate) fn with(mut self, lines: &str) -> Self {
+        self.more.push_str(lines);
+        self.more.push('\n');
+        self
+    }
+
+    fn yaml(&self) -> String {
+        let mut yaml = format!("server: {{ listen: [\"{}\"] }}\n", self.listen);
+        yaml.push_str(&self.more);
+        yaml.push_str("providers:\n");
+        for (name, origin) in [("openai", self.openai), ("anthropic", self.anthropic)] {
+            let Some(origin) = origin else { continue };
+            let secret = match self.auth {
+                "managed" => ", secret_env: LANEGATE_TEST_KEY",
+                _ => "",
+            };
+            yaml.push_str(&format!(
+                "  - {{ name: {name}-origin, dialect: {name}, base_url: \"http://{origin}\", \
+                 auth: {}{secret}, default: true }}\n",
+                self.auth
+            ));
+        }
+        yaml
+    }
+
+    fn spawn(&self) -> Gateway {
+        let mut config = NamedTempFile::with_suffix(".yaml").unwrap();
+        config.write_all(self.yaml().as_bytes()).unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_lanegate"))
+            .args(["serve", "--driver", self.driver.argument()])
+            .args(["--workers", &self.workers.to_string()])
+            .arg("--config")
+            .arg(config.path())
+            .env("LANEGATE_TEST_KEY", SECRET)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let output = Arc::new(Mutex::new(String::new()));
+        let readers = vec![
+            gather(child.stdout.take().unwrap(), &output),
+            gather(child.stderr.take().unwrap(), &output),
+        ];
+        Gateway {
+            child,
+            output,
+            readers,
+            address: None,
+            yaml: self.yaml(),
+            _config: config,
+        }
+    }
+
+    /// Starts the gateway and waits until it listens.
+    pub(crate) fn start(&self) -> Gateway {
+        let mut gateway = self.spawn();
+        let settled = eventually(|| {
+            gateway.address = gateway.announced();
+            gateway.address.is_some() || gateway.child.try_wait().unwrap().is_some()
+        });
+        assert!(
+            settled && gateway.address.is_some(),
+            "the gateway does not listen"
+        );
+        gateway
+    }
+
+    /// Starts a gateway that is expected to end by itself; its exit status and output.
+    pub(crate) fn run_to_end(&self) -> (ExitStatus, String) {
+        let mut gateway = self.spawn();
+        let status = gateway.exit_status();
+        for reader in gateway.readers.drain(..) {
+            reader.join().unwrap();
+        }
+        (status, gateway.output())
+    }
+}
+
+/// A running gateway; it is killed on drop, and its output shown if the test fails.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    child: Child,
+    output: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
+    address: Option<SocketAddr>,
+    yaml: String,
+    _config: NamedTempFile,
+}
+
+impl Gateway {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address.unwrap()
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// Standard output and standard error so far, in order of arrival.
+    pub(crate) fn output(&self) -> String {
+        self.output.lock().unwrap().clone()
+    }
+
+    fn announced(&self) -> Option<SocketAddr> {
+        let output = self.output();
+        let (_, after) = output.split_once("listening on ")?;
+        let end = after.find(char::is_whitespace)?;
+        after[..end].trim_end_matches(',').parse().ok()
+    }
+
+    /// Sends a signal and waits for the exit.
+    pub(crate) fn signal(mut self, signal: Signal) -> ExitStatus {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).unwrap();
+        self.exit_status()
+    }
+
+    fn exit_status(&mut self) -> ExitStatus {
+        let ended = eventually(|| self.child.try_wait().unwrap().is_some());
+        assert!(ended, "the gateway does not end");
+        self.child.wait().unwrap()
+    }
+
+    /// A line of /proc/PID/status as a number: kibibytes for memory lines.
+    pub(crate) fn proc_status(&self, key: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = fs::read_to_string(path).unwrap();
+        let line = text.lines().find(|l| l.split(':').next() == Some(key));
+        let number = line.unwrap().split_whitespace().nth(1).unwrap();
+        number.parse().unwrap()
+    }
+}
+
+impl Drop for Gateway {
+    #[expect(
+        clippy::print_stderr,
+        reason = "libtest shows it with the failing test only"
+    )]
+    fn drop(&mut self) {
+        // Refused when it has ended already.
+        let _already_ended = self.child.kill();
+        let status = self.child.wait();
+        if std::thread::panicking() {
+            let (yaml, output) = (&self.yaml, self.output());
+            eprintln!("--- gateway: {status:?}\n{yaml}--- its output:\n{output}---");
+        }
+    }
+}
+
+fn gather(stream: impl Read + Send + 'static, output: &Arc<Mutex<String>>) -> JoinHandle<()> {
+    let output = Arc::clone(output);
+    std::thread::spawn(move || {
+        let mut lines = BufReader::new(stream);
+        let mut line = Vec::new();
+        while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            output
+                .lock()
+                .unwrap()
+                .push_str(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+    })
+}
