@@ -504,8 +504,8 @@ async fn refused(
     connection: &Connection,
     mut receiver: Receiver,
 ) -> End {
-    let read = discard(core, client, &mut forward.body).await;
-    let mut prepared = match prepare(&forward.asked, &mut receiver, !read) {
+    discard(core, client, &mut forward.body).await;
+    let mut prepared = match prepare(&forward.asked, &mut receiver, true) {
         Ok(prepared) => prepared,
         Err(failure) => return End::Failed(failure),
     };
@@ -519,5 +519,6 @@ async fn refused(
     let mut written = 0;
     let relaying = receiver.relay(&mut prepared.body, &out, &connection.stream, &mut written);
     let result = relaying.await;
-    End::Done(prepared.next(&result, read))
+    // What follows is never parsed as a request, even where the whole body was read.
+    End::Done(prepared.next(&result, false))
 }

@@ -9,7 +9,7 @@ use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::head::Progress;
 use crate::lane::write_all;
-use crate::limits::BLOCK_BYTES;
+use crate::limits::{BLOCK_BYTES, WIDE_BLOCK_BYTES};
 use crate::runtime::{Either, Timer, race, sleep};
 
 /// What waiting for the next request ended in.
@@ -24,7 +24,8 @@ pub(super) enum Arrival {
 }
 
 /// Waits for a head. While nothing of it has come the connection holds no block.
-pub(super) async fn next_head(core: &Core, client: &mut Client) -> Arrival {
+/// `first` if nothing was served on this connection yet.
+pub(super) async fn next_head(core: &Core, client: &mut Client, first: bool) -> Arrival {
     client.head.reset();
     if client.input.is_empty() {
         let idle = race(core.stop.wait(), sleep(core.settings.keepalive));
@@ -37,7 +38,10 @@ pub(super) async fn next_head(core: &Core, client: &mut Client) -> Arrival {
     timer.set(Some(clock::now() + core.settings.head_timeout));
     match race(read_head(core, client), timer.expired()).await {
         Either::First(arrival) => arrival,
-        Either::Second(()) => Arrival::Failed(Failure::RequestTimeout),
+        Either::Second(()) if first => Arrival::Failed(Failure::RequestTimeout),
+        // A few bytes behind a request that was answered are no question: an answer to them could
+        // be taken for the answer to the next one.
+        Either::Second(()) => Arrival::Closed,
     }
 }
 
@@ -84,13 +88,8 @@ pub(super) enum GatherEnd {
 }
 
 /// Meets an expectation, and reads what must be there before forwarding starts: the first bytes of
-/// a body with a declared length, all of a chunked body or a full window of it, so that broken
-/// framing of a short body is refused before an upstream connection is touched.
-pub(super) async fn gather(
-    core: &Core,
-    client: &mut Client,
-    forward: &mut Forward,
-) -> Result<(), GatherEnd> {
+/// a body with a declared length, all of a chunked body or a block of it, so that broken framing of a short body is refused before an upstream connection is touched.
+pub(super) async fn gather(client: &mut Client, forward: &mut Forward) -> Result<(), GatherEnd> {
     absorb(client, forward)?;
     if forward.asked.expects_continue && client.input.is_empty() && !forward.body.is_complete() {
         let interim: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -98,12 +97,12 @@ pub(super) async fn gather(
         written.map_err(|_| GatherEnd::ClientGone)?;
     }
     let wanted = if forward.asked.chunked {
-        core.settings.window_bytes
+        BLOCK_BYTES
     } else {
         1
     };
     while !forward.body.is_complete() && forward.body.ready() < wanted {
-        let Some(room) = client.input.room(core.settings.window_bytes) else {
+        let Some(room) = client.input.room(WIDE_BLOCK_BYTES) else {
             return Ok(());
         };
         match client.stream.try_read(room) {

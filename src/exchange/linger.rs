@@ -8,7 +8,7 @@ use std::io;
 use crate::exchange::{Client, Core};
 use crate::lane::Body;
 use crate::limits::LINGER_BYTES;
-use crate::runtime::{Either, race, sleep};
+use crate::runtime::{race, sleep};
 
 /// Closes after a complete answer; lingers if the client has sent something more meanwhile.
 pub(super) async fn close(core: &Core, client: Client) {
@@ -39,42 +39,35 @@ pub(super) async fn drain_and_close(core: &Core, mut client: Client) {
     race(drain, sleep(core.settings.linger)).await;
 }
 
-/// Reads and drops the rest of a body within the bounds. Whether its end was reached.
-pub(super) async fn discard(core: &Core, client: &mut Client, body: &mut Body) -> bool {
-    let read = read_to_end(core, client, body);
-    match race(read, sleep(core.settings.linger)).await {
-        Either::First(complete) => complete,
-        Either::Second(()) => false,
-    }
+/// Reads and drops the rest of a body within the bounds.
+pub(super) async fn discard(core: &Core, client: &mut Client, body: &mut Body) {
+    race(read_to_end(core, client, body), sleep(core.settings.linger)).await;
 }
 
-async fn read_to_end(core: &Core, client: &mut Client, body: &mut Body) -> bool {
+async fn read_to_end(core: &Core, client: &mut Client, body: &mut Body) {
     let mut left = LINGER_BYTES;
     loop {
         let ready = body.ready();
         left = left.saturating_sub(ready as u64);
-        if body.is_complete() {
-            body.hand_on(&mut client.input, ready);
-            return true;
-        }
+        let complete = body.is_complete();
         body.hand_on(&mut client.input, ready);
-        if left == 0 {
-            return false;
+        if complete || left == 0 {
+            return;
         }
         let Some(room) = client.input.room(core.settings.window_bytes) else {
-            return false;
+            return;
         };
         match client.stream.try_read(room) {
             Ok(count) if count > 0 => client.input.filled(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if client.stream.readable().await.is_err() {
-                    return false;
+                    return;
                 }
             }
-            Ok(_) | Err(_) => return false,
+            Ok(_) | Err(_) => return,
         }
         if body.absorb(&mut client.input).is_err() {
-            return false;
+            return;
         }
     }
 }

@@ -155,8 +155,9 @@ pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
         head: RequestHead::default(),
         answering: Cell::new(false),
     };
+    let mut first = true;
     loop {
-        let next = match intake::next_head(&core, &mut client).await {
+        let next = match intake::next_head(&core, &mut client, first).await {
             Arrival::Head => {
                 let future: Pin<Box<dyn Future<Output = Next> + '_>> =
                     Box::pin(exchange(&core, &mut client));
@@ -168,6 +169,7 @@ pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
             Arrival::Closed => return,
             Arrival::Failed(failure) => refuse(&core, &client, failure).await,
         };
+        first = false;
         match next {
             Next::KeepAlive if core.stop.is_set() => return,
             Next::KeepAlive => {}
@@ -232,7 +234,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
                 Next::KeepAlive
             }
         }
-        Decision::Forward(mut forward) => match intake::gather(core, client, &mut forward).await {
+        Decision::Forward(mut forward) => match intake::gather(client, &mut forward).await {
             Ok(()) => attempt::forward(core, client, *forward).await,
             Err(end) => intake::ended(client, &forward, end).await,
         },

@@ -7,7 +7,7 @@ use crate::auth::Outgoing;
 use crate::exchange::RequestId;
 use crate::http1::emit;
 use crate::http1::framing::BodyLength;
-use crate::http1::head::{RequestHead, ResponseHead};
+use crate::http1::head::{Field, RequestHead, ResponseHead};
 use crate::http1::hop::{ConnectionOptions, is_hop_by_hop};
 use crate::lane::Framing;
 
@@ -47,7 +47,7 @@ pub(super) fn request_head(
     request_line(&mut out, head.method.of(bytes), rewrite);
     let (mut host, mut credential, mut version) = (false, false, false);
     for field in &head.fields {
-        let (name, value) = (field.name.of(bytes), field.value.of(bytes));
+        let name = field.name.of(bytes);
         if name.eq_ignore_ascii_case(b"host") {
             emit::field(&mut out, name, rewrite.authority);
             host = true;
@@ -67,7 +67,7 @@ pub(super) fn request_head(
             }
         } else if !is_removed(name, options) && !name.eq_ignore_ascii_case(b"expect") {
             version |= name.eq_ignore_ascii_case(b"anthropic-version");
-            emit::field(&mut out, name, value);
+            copy(&mut out, bytes, field);
         }
     }
     if !host {
@@ -136,14 +136,14 @@ pub(super) fn response_head(
     emit::status_line(&mut out, head.status, head.reason.of(bytes));
     let mut chunked = false;
     for field in &head.fields {
-        let (name, value) = (field.name.of(bytes), field.value.of(bytes));
+        let name = field.name.of(bytes);
         if name.eq_ignore_ascii_case(b"transfer-encoding") && rewrite.framing == Framing::Chunked {
             emit::field(&mut out, name, b"chunked");
             chunked = true;
         } else if name.eq_ignore_ascii_case(b"content-length") && !may_have_length(head.status) {
             // RFC 9110 §8.6: no length in 1xx and 204.
         } else if !is_removed(name, options) {
-            emit::field(&mut out, name, value);
+            copy(&mut out, bytes, field);
         }
     }
     if rewrite.framing == Framing::Chunked && !chunked {
@@ -172,11 +172,23 @@ pub(super) fn interim_head(
     for field in &head.fields {
         let name = field.name.of(bytes);
         if !is_removed(name, options) && !name.eq_ignore_ascii_case(b"content-length") {
-            emit::field(&mut out, name, field.value.of(bytes));
+            copy(&mut out, bytes, field);
         }
     }
     emit::end(&mut out);
     out
+}
+
+/// Copies a field line as it came, up to the end of its value: what is around the colon included.
+fn copy(out: &mut Vec<u8>, bytes: &[u8], field: &Field) {
+    let (name, value) = (field.name.range(), field.value.range());
+    if value.is_empty() {
+        out.extend_from_slice(field.name.of(bytes));
+        out.push(b':');
+    } else {
+        out.extend_from_slice(bytes.get(name.start..value.end).unwrap_or_default());
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 fn may_have_length(status: u16) -> bool {
