@@ -142,6 +142,8 @@ fn request_row(row: &Row, gateway: &Gateway, origin: &Origin) -> Result<(), Stri
         client.wire.half_close();
     }
     let (answers, stop) = answers(row, &mut client);
+    drop(client);
+    barrier(gateway, origin)?;
     let statuses: Vec<u16> = answers.iter().map(|a| a.status).collect();
     let came = format!("answers {statuses:?}, then {stop:?}; sending: {sent:?}");
     origin.look(|log| {
@@ -180,6 +182,15 @@ fn probe(client: &mut Client) -> Result<(), String> {
     (answer.status == 200 && own)
         .then_some(())
         .ok_or_else(|| format!("{} {}", answer.status, shown(&answer.body)))
+}
+
+/// What the row sent upstream is there, whole or broken off, once a later exchange has passed.
+fn barrier(gateway: &Gateway, origin: &Origin) -> Result<(), String> {
+    probe(&mut gateway.connect()).map_err(|what| format!("the exchange after it: {what}"))?;
+    origin.wait("the end of every request", |log| {
+        log.requests.iter().all(|r| r.end.is_some())
+    });
+    Ok(())
 }
 
 fn request_verdict(
