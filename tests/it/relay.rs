@@ -415,18 +415,16 @@ fn client_that_leaves_cancels_the_upload(driver: Driver) {
 fn client_that_leaves_cancels_the_answer(driver: Driver) {
     for reset in [false, true] {
         let origin = Origin::start(|caller| {
-            let Some(request) = caller.request() else {
-                return;
-            };
-            if request.case() == "leaves" {
-                let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
-                caller.reply(head.as_bytes()).unwrap();
-                caller.reply(&chunk(b"data: 1\n\n")).unwrap();
-                // Nothing more to say: only the gateway can end this.
-                return caller.until_closed();
+            while let Some(request) = caller.request() {
+                if request.case() == "leaves" {
+                    let head = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+                    caller.reply(head.as_bytes()).unwrap();
+                    caller.reply(&chunk(b"data: 1\n\n")).unwrap();
+                    // Nothing more to say: only the gateway can end this.
+                    return caller.until_closed();
+                }
+                caller.reply(&echo(&request)).unwrap();
             }
-            caller.reply(&echo(&request)).unwrap();
-            caller.until_closed();
         });
         let gateway = Setup::in_front_of(driver, &origin).start();
         let mut client = gateway.connect();
@@ -463,15 +461,13 @@ fn stalled_uploads_cost_little_memory(driver: Driver) {
     const BYTES: usize = 4 << 20;
     const GROWTH_KIB_MAX: u64 = 32 << 10;
     let origin = Origin::start(|caller| {
-        let Some(mut request) = caller.head() else {
-            return;
-        };
-        if request.case() != "upload" {
+        while let Some(mut request) = caller.head() {
+            if request.case() == "upload" {
+                return caller.stall();
+            }
             caller.finish(&mut request);
             caller.reply(&echo(&request)).unwrap();
-            return caller.until_closed();
         }
-        caller.stall();
     });
     let gateway = Setup::in_front_of(driver, &origin).workers(2).start();
     still_serves(&gateway);
