@@ -188,9 +188,11 @@ fn same_lines(sent: &Head, seen: &Seen, origin: &Origin, managed: bool) -> Resul
     Ok(())
 }
 
-/// Bearer on the OpenAI paths, `x-api-key` on the Anthropic ones, and nothing else.
+/// Bearer on the OpenAI paths, `x-api-key` on the Anthropic ones, and nothing else. `/v1/models` is
+/// whose `anthropic-version` says (architecture section 11).
 fn has_only_the_managed_credential(head: &Head) -> bool {
-    let expected = if head.target().starts_with(b"/v1/messages") {
+    let is_anthropic = head.target().starts_with(b"/v1/messages") || head.has("anthropic-version");
+    let expected = if is_anthropic {
         ("x-api-key", SECRET.to_owned())
     } else {
         ("authorization", format!("Bearer {SECRET}"))

@@ -1,9 +1,10 @@
 //! A raw client: it sends the bytes a test gives it and reads answers with the strict reader.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 
-use crate::support::message::{End, Flow, Head, PATIENCE, Stop, Wire};
+use crate::support::message::{End, Flow, Head, PATIENCE, Stop, Wire, shown};
 
 /// A chat body that every dialect path accepts.
 pub(crate) const BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
@@ -18,7 +19,6 @@ pub(crate) struct Client {
 }
 
 /// One answer, read to its end.
-#[derive(Debug)]
 pub(crate) struct Response {
     /// Informational heads that came before.
     pub(crate) interim: Vec<Head>,
@@ -27,6 +27,18 @@ pub(crate) struct Response {
     pub(crate) body: Vec<u8>,
     pub(crate) end: End,
     pub(crate) trailers: Vec<Vec<u8>>,
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("interim", &self.interim)
+            .field("head", &self.head)
+            .field("body", &format_args!("{}", shown(&self.body)))
+            .field("end", &self.end)
+            .field("trailers", &self.trailers.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Response {

@@ -1,20 +1,21 @@
 //! A scripted origin: a closure per connection decides what is read, what is answered and how the
 //! connection ends; everything that was read is recorded as it comes.
 
+use std::fmt;
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::support::message::{End, Flow, Framing, Head, PATIENCE, Stop, Wire};
+use crate::support::message::{End, Flow, Framing, Head, PATIENCE, Stop, Wire, shown};
 
 /// Bytes of a body that the record keeps; its length is always whole. Chosen: above every capture.
 const BODY_KEPT_MAX: usize = 256 * 1024;
 
 /// One request as far as it came.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Seen {
     /// Number of the request at this origin, from 0.
     number: usize,
@@ -26,6 +27,19 @@ pub(crate) struct Seen {
     /// `None` while bytes may still come.
     pub(crate) end: Option<End>,
     pub(crate) trailers: Vec<Vec<u8>>,
+}
+
+impl fmt::Debug for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Seen")
+            .field("connection", &self.connection)
+            .field("head", &self.head)
+            .field("body", &format_args!("{}", shown(&self.body)))
+            .field("body_bytes", &self.body_bytes)
+            .field("end", &self.end)
+            .field("trailers", &self.trailers.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Seen {
@@ -75,7 +89,8 @@ struct Shared {
 
 impl Shared {
     fn log(&self) -> MutexGuard<'_, Log> {
-        self.log.lock().unwrap()
+        // A test that fails inside `look` must not make every script fail after it.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn update<T>(&self, change: impl FnOnce(&mut Log) -> T) -> T {
@@ -143,7 +158,7 @@ impl Origin {
             .shared
             .changed
             .wait_timeout_while(log, PATIENCE, not_yet)
-            .unwrap();
+            .unwrap_or_else(PoisonError::into_inner);
         assert!(!wait.timed_out(), "the origin never saw: {what}\n{log:#?}");
     }
 }
