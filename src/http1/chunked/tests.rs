@@ -14,13 +14,19 @@ fn whole(text: &[u8]) -> Result<(Vec<u8>, usize, bool), (u64, ChunkReason)> {
 
 #[test]
 fn good_bodies() {
-    let long_extension = format!("1;a=\"{}\"\r\nx\r\n0\r\n\r\n", "y".repeat(EXTENSION_BYTES_MAX - 5));
+    let long_extension = format!(
+        "1;a=\"{}\"\r\nx\r\n0\r\n\r\n",
+        "y".repeat(EXTENSION_BYTES_MAX - 5)
+    );
     let zeros = format!("{}1\r\nx\r\n0\r\n\r\n", "0".repeat(SIZE_ZEROS_MAX.into()));
     let cases: &[(&[u8], &[u8])] = &[
         (b"0\r\n\r\n", b""),
         (b"000\r\n\r\n", b""),
         (b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
-        (b"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n", b"01234567890123456789"),
+        (
+            b"a\r\n0123456789\r\nA\r\n0123456789\r\n0\r\n\r\n",
+            b"01234567890123456789",
+        ),
         (b"00003\r\n\r\n\r\r\n0\r\n\r\n", b"\r\n\r"),
         (zeros.as_bytes(), b"x"),
         (b"1;a\r\nx\r\n0;b\r\n\r\n", b"x"),

@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http1::emit;
+use crate::http1::is_token_byte;
+use crate::http1::is_value_byte;
 
 const LIMITS: HeadLimits = HeadLimits {
     bytes: 4096,
@@ -36,7 +38,11 @@ fn request_faults_have_a_place_and_a_reason() {
         (b"PO\0ST / HTTP/1.1\r\n", 2, Why::Method),
         (b"GET\t/ HTTP/1.1\r\n", 3, Why::Method),
         (&[b'A'; 33], 0, Why::MethodTooLong),
-        (b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG / HTTP/1.1\r\n", 0, Why::MethodTooLong),
+        (
+            b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG / HTTP/1.1\r\n",
+            0,
+            Why::MethodTooLong,
+        ),
         (b"GET /\r\n", 0, Why::Line),
         (b"GET\r\n", 0, Why::Line),
         (b"GET /a\x01", 6, Why::Line),
@@ -54,7 +60,11 @@ fn request_faults_have_a_place_and_a_reason() {
         (b"PRI * HTTP/2.0\r\n", 6, Why::VersionUnsupported),
         (b"GET / HTTP/1.1\r\n A: b\r\n\r\n", 16, Why::FieldFold),
         (b"GET / HTTP/1.1\r\nA: b\r\n\tc\r\n\r\n", 22, Why::FieldFold),
-        (b"GET / HTTP/1.1\r\nA: b\r\nC : d\r\n\r\n", 23, Why::FieldName),
+        (
+            b"GET / HTTP/1.1\r\nA: b\r\nC : d\r\n\r\n",
+            23,
+            Why::FieldName,
+        ),
         (b"GET / HTTP/1.1\r\n: b\r\n\r\n", 16, Why::FieldName),
         (b"GET / HTTP/1.1\r\nAbc\r\n\r\n", 19, Why::FieldName),
         (b"GET / HTTP/1.1\r\nA: b\0c\r\n\r\n", 20, Why::FieldValue),
@@ -62,7 +72,12 @@ fn request_faults_have_a_place_and_a_reason() {
         (b"GET / HTTP/1.1\r\nA: b\nB: c\r\n\r\n", 20, Why::BareLf),
     ];
     for (text, at, reason) in cases {
-        assert_eq!(request(text), Err((*at, *reason)), "{}", text.escape_ascii());
+        assert_eq!(
+            request(text),
+            Err((*at, *reason)),
+            "{}",
+            text.escape_ascii()
+        );
     }
 }
 
@@ -87,22 +102,46 @@ fn response_faults_have_a_place_and_a_reason() {
         (b"HTTP/1.1 200 OK\r\nA : b\r\n\r\n", 18, Why::FieldName),
     ];
     for (text, at, reason) in cases {
-        assert_eq!(response(text), Err((*at, *reason)), "{}", text.escape_ascii());
+        assert_eq!(
+            response(text),
+            Err((*at, *reason)),
+            "{}",
+            text.escape_ascii()
+        );
     }
 }
 
 #[test]
 fn beginnings_that_can_become_a_head_wait() {
     let requests: &[&[u8]] = &[
-        b"", b"\r", b"\r\n", b"G", b"GET ", b"GET /a?b", b"GET / HTTP/1.1\r", b"\r\nGET / HTTP/1.1\r\n",
-        b"GET / HTTP/1.1\r\nA", b"GET / HTTP/1.1\r\nA: b\r", b"GET / HTTP/1.1\r\nA: b\r\n\r",
+        b"",
+        b"\r",
+        b"\r\n",
+        b"G",
+        b"GET ",
+        b"GET /a?b",
+        b"GET / HTTP/1.1\r",
+        b"\r\nGET / HTTP/1.1\r\n",
+        b"GET / HTTP/1.1\r\nA",
+        b"GET / HTTP/1.1\r\nA: b\r",
+        b"GET / HTTP/1.1\r\nA: b\r\n\r",
     ];
     for text in requests {
-        assert_eq!(request(text), Ok(Progress::Partial), "{}", text.escape_ascii());
+        assert_eq!(
+            request(text),
+            Ok(Progress::Partial),
+            "{}",
+            text.escape_ascii()
+        );
     }
     let responses: &[&[u8]] = &[b"", b"H", b"HTTP/1.1", b"HTTP/1.1 200 OK\r\nA: b\r\n"];
     for text in responses {
-        assert_eq!(response(text), Ok(Progress::Partial), "{}", text.escape_ascii());
+        assert_eq!(
+            response(text),
+            Ok(Progress::Partial),
+            "{}",
+            text.escape_ascii()
+        );
     }
 }
 
@@ -145,13 +184,21 @@ fn every_byte_value_in_name_and_value() {
         text.extend_from_slice(b"Y: b\r\n\r\n");
         // A colon ends the name and leaves a value that is fine.
         let is_good = is_token_byte(byte) || byte == b':';
-        assert_eq!(request(&text) == Ok(Progress::Complete), is_good, "name {byte:#x}");
+        assert_eq!(
+            request(&text) == Ok(Progress::Complete),
+            is_good,
+            "name {byte:#x}"
+        );
 
         let mut text = b"GET / HTTP/1.1\r\nX: a".to_vec();
         text.push(byte);
         text.extend_from_slice(b"b\r\n\r\n");
         let is_good = is_value_byte(byte);
-        assert_eq!(request(&text) == Ok(Progress::Complete), is_good, "value {byte:#x}");
+        assert_eq!(
+            request(&text) == Ok(Progress::Complete),
+            is_good,
+            "value {byte:#x}"
+        );
     }
 }
 
@@ -201,7 +248,10 @@ fn the_limit_on_fields_is_exact() {
     assert_eq!(at_most(3, &with(3)), Ok(Progress::Complete));
     assert_eq!(at_most(3, &with(4)), Err(HeadReason::TooManyFields));
     assert_eq!(at_most(9999, &with(FIELDS_MAX)), Ok(Progress::Complete));
-    assert_eq!(at_most(9999, &with(FIELDS_MAX + 1)), Err(HeadReason::TooManyFields));
+    assert_eq!(
+        at_most(9999, &with(FIELDS_MAX + 1)),
+        Err(HeadReason::TooManyFields)
+    );
 }
 
 #[test]
@@ -222,7 +272,10 @@ fn one_value_reads_head_after_head() {
     assert_eq!(head.parse(long, LIMITS), Ok(Progress::Complete));
     assert_eq!(head.method.of(long), b"POST");
     // After a fault the next head starts anew.
-    assert!(head.parse(b"GET / HTTP/1.1\r\nA\0\r\n\r\n", LIMITS).is_err());
+    assert!(
+        head.parse(b"GET / HTTP/1.1\r\nA\0\r\n\r\n", LIMITS)
+            .is_err()
+    );
     assert_eq!(head.parse(short, LIMITS), Ok(Progress::Complete));
 }
 
@@ -246,8 +299,7 @@ fn each_fault_has_its_status() {
 fn line() -> impl Strategy<Value = (String, Vec<u8>)> {
     let name = "[!#$%&'*+.^_`|~0-9A-Za-z-]{1,20}";
     let inner = prop_oneof![Just(b'\t'), b' '..=b'~', 0x80..=0xFFu8];
-    let value = prop::collection::vec(inner, 0..40)
-        .prop_map(|value| value.trim_ascii().to_vec());
+    let value = prop::collection::vec(inner, 0..40).prop_map(|value| value.trim_ascii().to_vec());
     (name, value)
 }
 
