@@ -326,3 +326,10 @@ impl ChunkHeader {
         self.text.get(self.start..).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "a test stops at the first surprise"
+)]
+mod tests;
