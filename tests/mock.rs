@@ -917,15 +917,14 @@ fn malformed_requests_are_recorded_refused_and_never_run() {
 #[test]
 fn bodies_of_any_depth_are_answered() {
     let mock = mock();
-    for depth in [120, 127, 128, 100_000] {
-        let body = format!(
-            "{{\"model\":\"m\",\"x\":{}{}}}",
-            "[".repeat(depth),
-            "]".repeat(depth)
-        );
-        let reply = ask(&mock, CHAT, "", &body);
-        let model = if depth < 127 { "m" } else { "unread" };
-        assert_eq!(reply.json()["model"], model, "{depth}");
+    for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+        for depth in [120, 126, 127, 100_000] {
+            let (open, close) = (open.repeat(depth), close.repeat(depth));
+            let body = format!("{{\"model\":\"m\",\"x\":{open}1{close}}}");
+            let reply = ask(&mock, CHAT, "", &body);
+            let model = if depth < 127 { "m" } else { "unread" };
+            assert_eq!(reply.json()["model"], model, "{depth}");
+        }
     }
 }
 
