@@ -6,7 +6,7 @@
 //! its HTTP reader is a second opinion, and a strict one.
 //!
 //! ```text
-//! curl http://127.0.0.1:9090/v1/chat/completions -H 'x-mock: events=3; pause=200ms' \
+//! curl http://127.0.0.1:8081/v1/chat/completions -H 'x-mock: events=3; pause=200ms' \
 //!      -d '{"model":"m","stream":true,"messages":[]}'
 //! ```
 //!
