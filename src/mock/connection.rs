@@ -121,7 +121,7 @@ impl Exchange<'_> {
         if self.head.header("x-mock").is_none() {
             script = Script::from_model(&facts.model).unwrap_or(script);
         }
-        if !script.first.is_zero() && socket::breaks_within(wire.stream(), script.first)? {
+        if !script.first.is_zero() && socket::peer_leaves_within(wire.stream(), script.first)? {
             return self.peer_left();
         }
         if script.silence == Some(Silence::Head) {
@@ -179,7 +179,7 @@ impl Exchange<'_> {
         stop: Stop,
     ) -> io::Result<Next> {
         if stop == Stop::Answer {
-            if manner.closes {
+            if script.early.is_some_and(|early| early.close) {
                 // Unread bytes would turn the close into a reset, which could overtake the answer.
                 wire.stream().shutdown(Shutdown::Write)?;
                 socket::peer_leaves_within(wire.stream(), LINGER)?;
@@ -224,10 +224,11 @@ impl Exchange<'_> {
         let mut brace = Brace::default();
         let mut seen = 0;
         loop {
-            if script.early.is_some_and(|early| seen >= early.after) {
+            let open = !reader.ended();
+            if open && script.early.is_some_and(|early| seen >= early.after) {
                 return Ok(Stop::Answer);
             }
-            if script.stall.is_some_and(|stall| seen >= stall) {
+            if open && script.stall.is_some_and(|stall| seen >= stall) {
                 socket::peer_leaves_within(wire.stream(), WAIT_MAX)?;
                 self.peer_left()?;
                 return Ok(Stop::Gone);
@@ -243,13 +244,14 @@ impl Exchange<'_> {
             }
             seen += bytes.len() as u64;
             self.arrived(&bytes);
-            let root_end = brace
-                .feed(&bytes)
-                .filter(|_| script.execute == Execute::Brace);
+            let root_end = match script.execute {
+                Execute::Brace => brace.feed(&bytes),
+                Execute::Framing => None,
+            };
             if body.len() < BODY_BYTES_MAX {
                 body.extend_from_slice(&bytes[..root_end.unwrap_or(bytes.len())]);
             }
-            if root_end.is_some() {
+            if root_end.is_some() && !reader.ended() {
                 self.execute();
                 return Ok(Stop::Answer);
             }

@@ -190,6 +190,11 @@ impl BodyReader {
         }
     }
 
+    /// True once the framing came to its end; a chunked body may still owe its last chunk.
+    pub(crate) fn ended(&self) -> bool {
+        matches!(self.state, BodyState::End)
+    }
+
     /// The next decoded bytes, at most `max` (at least 1); empty at the end of the framing.
     pub(crate) fn next(&mut self, wire: &mut Wire, max: usize) -> Result<Vec<u8>, Broken> {
         loop {
