@@ -413,6 +413,10 @@ fn file_without_usable_providers_is_refused() {
             "providers: [1]",
             "config: line 1: providers[0]: expected a mapping, got 1",
         ),
+        (
+            "providers:\n  -\n",
+            "providers[0]: expected a mapping, got nothing",
+        ),
         ("[]", "config: line 1: expected a mapping, got a list"),
         (
             disabled,

@@ -84,8 +84,18 @@ fn one(
     timeouts: Timeouts,
     sources: &Sources<'_>,
 ) -> Option<Provider> {
-    if !matches!(node.value, Value::Map(_)) {
-        return None;
+    match node.value {
+        Value::Map(_) => {}
+        // An item without content is no section with defaults.
+        Value::Null => {
+            reader.fail(
+                section.line,
+                section.path(),
+                "expected a mapping, got nothing",
+            );
+            return None;
+        }
+        _ => return None,
     }
     let name = reader.require(section, "name", name);
     let dialects = [

@@ -41,6 +41,10 @@ impl<'a> Section<'a> {
         }
     }
 
+    pub(super) fn path(&self) -> String {
+        self.path.clone()
+    }
+
     pub(super) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() {
             key.to_owned()
