@@ -265,7 +265,7 @@ impl ProviderAuth {
                 name: self
                     .header
                     .as_ref()
-                    .map_or(self.scheme.header(), HeaderName::as_str),
+                    .map_or_else(|| self.scheme.header(), HeaderName::as_str),
                 value: &self.value,
             },
             AuthToken::None => Outgoing::Nothing,

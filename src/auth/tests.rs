@@ -48,7 +48,7 @@ fn token_and_header_agree_in_every_combination() {
                         let token = describe_auth(&auth, imposter);
                         let expected = expected_token(mode, secret.is_some(), scheme, imposter);
                         assert_eq!(token.as_str(), expected, "{auth:?} imposter={imposter}");
-                        let name = header.unwrap_or(scheme.header());
+                        let name = header.unwrap_or_else(|| scheme.header());
                         let outgoing = match expected {
                             "Bearer" => Outgoing::Write {
                                 name,

@@ -14,7 +14,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPo
 use serde_saphyr::{Options, Spanned};
 use std::fmt;
 
-use crate::config::Failure;
+use crate::config::{ConfigError, Failure};
 
 /// Bytes of a configuration file. Chosen: a thousand providers with comments fit several times.
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
@@ -68,10 +68,10 @@ impl Value {
 }
 
 /// Reads one YAML document into a tree. An empty document is `Null`.
-pub(super) fn parse(text: &str) -> Result<Node, Failure> {
+pub(super) fn parse(text: &str) -> Result<Node, ConfigError> {
     if text.len() > FILE_BYTES_MAX {
         let what = format!("{} bytes; at most {FILE_BYTES_MAX} are read", text.len());
-        return Err(Failure::of_file(what));
+        return Err(Failure::of_file(what).into());
     }
     serde_saphyr::from_str_with_options(text, options()).map_err(|error| {
         let error = error.without_snippet();
@@ -84,6 +84,7 @@ pub(super) fn parse(text: &str) -> Result<Node, Failure> {
             path: String::new(),
             what: format!("not readable as YAML: {error}"),
         }
+        .into()
     })
 }
 

@@ -84,8 +84,18 @@ fn one(
     timeouts: Timeouts,
     sources: &Sources<'_>,
 ) -> Option<Provider> {
-    if !matches!(node.value, Value::Map(_)) {
-        return None;
+    match node.value {
+        Value::Map(_) => {}
+        // An item without content is no section with defaults.
+        Value::Null => {
+            reader.fail(
+                section.line,
+                section.path(),
+                "expected a mapping, got nothing",
+            );
+            return None;
+        }
+        _ => return None,
     }
     let name = reader.require(section, "name", name);
     let dialects = [
@@ -175,10 +185,13 @@ struct Credential {
     file: Option<PathBuf>,
     secret: Option<Secret>,
     from: SecretFrom,
+    /// Whether a failure was noted where it was looked for.
+    failed: bool,
 }
 
 /// The file wins; a variable that is unset or blank counts as no credential.
 fn credential(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>) -> Credential {
+    let failures_before = reader.failures.len();
     let env = reader.take(section, "secret_env", variable);
     let file = reader.take(section, "secret_file", |value| {
         read::text(value).map(PathBuf::from)
@@ -197,11 +210,13 @@ fn credential(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>)
         (None, Some(secret)) => (Some(secret), SecretFrom::Env),
         (None, None) => (None, SecretFrom::Unset),
     };
+    let failed = reader.failures.len() > failures_before;
     Credential {
         env,
         file,
         secret,
         from,
+        failed,
     }
 }
 
@@ -265,14 +280,11 @@ fn auth(
     let header = reader.take(section, "auth_header", |value| {
         HeaderName::new(read::text(value)?).map_err(|error| error.to_string())
     });
-    // A credential that could not be read was noted where it is named.
-    let wrong = section.get("secret_file").is_some()
-        || section.get("secret_env").is_some() != credential.env.is_some();
-    if mode == Mode::Managed && credential.secret.is_none() && !wrong {
+    if mode == Mode::Managed && credential.secret.is_none() && !credential.failed {
         let what = match &credential.env {
             Some(name) => format!(
-                "`managed` needs a credential, but the environment variable {name} is unset, \
-                 blank or unusable"
+                "`managed` needs a credential, but the environment variable {name} is unset \
+                 or blank"
             ),
             None => "`managed` needs a credential: give secret_env or secret_file".to_owned(),
         };

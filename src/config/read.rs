@@ -3,6 +3,7 @@
 //! Every reading function notes a failure and goes on, so that one run shows all of them; the
 //! values it returns after a failure are never used, because a configuration with one is refused.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ impl<'a> Section<'a> {
             entries: &[],
             keys,
         }
+    }
+
+    pub(super) fn path(&self) -> String {
+        self.path.clone()
     }
 
     pub(super) fn path_of(&self, key: &str) -> String {
@@ -98,15 +103,17 @@ impl Reader {
             entries,
             keys,
         };
-        for (index, entry) in entries.iter().enumerate() {
-            let first = entries
-                .iter()
-                .take(index)
-                .find(|earlier| earlier.key == entry.key);
-            let what = match first {
-                Some(first) => format!("repeated key, first on line {}", first.line),
-                None if keys.known.contains(&entry.key.as_str()) => continue,
-                None => unknown(&entry.key, keys),
+        let mut first_lines = BTreeMap::new();
+        for entry in entries {
+            let what = match first_lines.get(entry.key.as_str()) {
+                Some(first) => format!("repeated key, first on line {first}"),
+                None => {
+                    first_lines.insert(entry.key.as_str(), entry.line);
+                    if keys.known.contains(&entry.key.as_str()) {
+                        continue;
+                    }
+                    unknown(&entry.key, keys)
+                }
             };
             self.fail(
                 Some(entry.line),
