@@ -51,6 +51,8 @@ pub enum Failure {
     UpstreamSwitched,
     /// The provider sent nothing within `timeouts.first_byte`.
     FirstByteTimeout,
+    /// The provider took no more of the request for as long as it may.
+    UpstreamStalled,
     /// A WebSocket was asked for where only HTTP is spoken.
     WebSocket,
     /// A defect of the gateway.
@@ -75,7 +77,8 @@ impl Failure {
             Self::RequestTimeout => 408,
             Self::Connect(ConnectError::Exhausted) => 503,
             Self::Connect(ConnectError::TimedOut | ConnectError::Unresolved)
-            | Self::FirstByteTimeout => 504,
+            | Self::FirstByteTimeout
+            | Self::UpstreamStalled => 504,
             Self::Connect(ConnectError::Refused)
             | Self::UpstreamClosed
             | Self::UpstreamMalformed
@@ -111,6 +114,7 @@ impl Failure {
             Self::UpstreamInterim => "upstream_interim_flood",
             Self::UpstreamSwitched => "upstream_switched_protocol",
             Self::FirstByteTimeout => "upstream_first_byte_timeout",
+            Self::UpstreamStalled => "upstream_stalled",
             Self::WebSocket => "websocket_not_spoken",
             Self::Internal => "internal",
         }
@@ -139,6 +143,7 @@ impl Failure {
             Self::UpstreamInterim => "the provider sent too many interim responses".into(),
             Self::UpstreamSwitched => "the provider switched protocols unasked".into(),
             Self::FirstByteTimeout => "the provider did not answer in time".into(),
+            Self::UpstreamStalled => "the provider stopped reading the request".into(),
             Self::WebSocket => "WebSocket is not spoken here; send the request by POST".into(),
             Self::Internal => "the gateway failed; the request may be sent again".into(),
         }

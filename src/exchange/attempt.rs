@@ -103,6 +103,9 @@ async fn attempt(
     (pool, connection): (&Pool, Connection),
 ) -> End {
     let asked = forward.asked;
+    // The wait for the first byte has a clock of its own.
+    let idle = Some(pool.endpoint().settings.idle);
+    connection.stream.set_patience(None, idle);
     let mut receiver = Receiver::new(Input::new(core.blocks.clone()));
     let mut interim = Interim {
         left: INTERIM_RESPONSES,
@@ -111,13 +114,16 @@ async fn attempt(
     let sent = send(
         client,
         forward,
-        sender,
+        (sender, idle),
         (&connection, &mut receiver, &mut interim),
     )
     .await;
     match sent {
         Sent::All => {}
-        Sent::Refused => return refused(core, client, forward, &connection, receiver).await,
+        Sent::Refused => {
+            connection.stream.set_patience(idle, idle);
+            return refused(core, client, forward, &connection, receiver).await;
+        }
         Sent::Beside(next) => return End::Done(next),
         Sent::Failed(failure) => return End::Failed(failure),
         Sent::Stale => return End::Stale,
@@ -137,6 +143,7 @@ async fn attempt(
         body: &mut forward.body,
     };
     sender.commit(&mut source);
+    connection.stream.set_patience(idle, idle);
     match prepare(&asked, &mut receiver, false) {
         Ok(prepared) => relay(core, client, (pool, connection), receiver, prepared).await,
         Err(failure) => End::Failed(failure),
@@ -149,7 +156,7 @@ type Upstream<'a> = (&'a Connection, &'a mut Receiver, &'a mut Interim);
 async fn send(
     client: &mut Client,
     forward: &mut Forward,
-    sender: &mut Sender,
+    (sender, idle): (&mut Sender, Option<Duration>),
     (connection, receiver, interim): Upstream<'_>,
 ) -> Sent {
     let asked = forward.asked;
@@ -177,6 +184,7 @@ async fn send(
                 Either::First(Ok(())) if forbids_more(receiver) => return Sent::Refused,
                 Either::First(Ok(())) => match prepare(&asked, receiver, true) {
                     Ok(prepared) => {
+                        connection.stream.set_patience(idle, idle);
                         client.answering.set(true);
                         return beside(stream, receiver, connection, prepared, sending).await;
                     }
@@ -192,7 +200,13 @@ async fn send(
         Ok(sent) => sent,
         Err(Either::First(error)) => lost(connection, sender, &error),
         Err(Either::Second(SendError::ClientGone)) => Sent::ClientGone,
+        Err(Either::Second(SendError::ClientSlow)) => Sent::Failed(Failure::RequestTimeout),
         Err(Either::Second(SendError::Body(error))) => Sent::Failed(error.into()),
+        Err(Either::Second(SendError::Upstream(error)))
+            if error.kind() == io::ErrorKind::TimedOut =>
+        {
+            Sent::Failed(Failure::UpstreamStalled)
+        }
         Err(Either::Second(SendError::Upstream(_))) => {
             let last_words = last_words(receiver, interim, connection, stream);
             match race(last_words, sleep(ANSWER_AFTER_CUT)).await {
@@ -304,7 +318,7 @@ async fn acknowledged(connection: &Connection, kept: bool) {
 async fn client_gone(client: &TcpStream, input: &mut Input, settings: &Settings) {
     let capacity = input.len().saturating_add(settings.head.bytes);
     loop {
-        if client.readable().await.is_err() {
+        if client.readable_ever().await.is_err() {
             return;
         }
         let Some(room) = input.room(capacity) else {
@@ -486,9 +500,9 @@ async fn beside(
             Either::Second(Ok(())) => (relaying.await, true),
             // The provider may well answer to the end after it stopped reading.
             Either::Second(Err(SendError::Upstream(_))) => (relaying.await, false),
-            Either::Second(Err(SendError::ClientGone | SendError::Body(_))) => {
-                (Err(RelayError::ClientGone), false)
-            }
+            Either::Second(Err(
+                SendError::ClientGone | SendError::ClientSlow | SendError::Body(_),
+            )) => (Err(RelayError::ClientGone), false),
         }
     };
     Sent::Beside(prepared.next(&result, read))

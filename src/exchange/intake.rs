@@ -27,6 +27,7 @@ pub(super) enum Arrival {
 /// `first` if nothing was served on this connection yet.
 pub(super) async fn next_head(core: &Core, client: &mut Client, first: bool) -> Arrival {
     client.head.reset();
+    client.stream.set_patience(None, None);
     if client.input.is_empty() {
         let idle = race(core.stop.wait(), sleep(core.settings.keepalive));
         match race(client.stream.readable(), idle).await {
@@ -115,16 +116,19 @@ pub(super) async fn gather(client: &mut Client, forward: &mut Forward) -> Result
                 if client.input.is_empty() {
                     client.input.release();
                 }
-                client
-                    .stream
-                    .readable()
-                    .await
-                    .map_err(|_| GatherEnd::ClientGone)?;
+                client.stream.readable().await.map_err(client_end)?;
             }
             Err(_) => return Err(GatherEnd::ClientGone),
         }
     }
     Ok(())
+}
+
+fn client_end(error: io::Error) -> GatherEnd {
+    match error.kind() {
+        io::ErrorKind::TimedOut => GatherEnd::Failed(Failure::RequestTimeout),
+        _ => GatherEnd::ClientGone,
+    }
 }
 
 fn absorb(client: &mut Client, forward: &mut Forward) -> Result<(), GatherEnd> {

@@ -54,6 +54,8 @@ pub struct Settings {
     pub head_timeout: Duration,
     /// An idle client connection is kept for this long.
     pub keepalive: Duration,
+    /// Longest wait for the next bytes of a body, or for a peer to take some.
+    pub idle: Duration,
     /// How long what a client still sends after an early answer is read.
     pub linger: Duration,
 }
@@ -222,6 +224,8 @@ async fn after_panic(core: &Core, client: &Client) -> Next {
 async fn exchange(core: &Core, client: &mut Client) -> Next {
     let id = core.ids.next();
     client.answering.set(false);
+    let idle = Some(core.settings.idle);
+    client.stream.set_patience(idle, idle);
     let decision = decide(core, &client.head, client.input.bytes(), id);
     client.input.consume(client.head.len);
     match decision {

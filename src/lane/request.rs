@@ -22,6 +22,8 @@ const BURST: u32 = 4;
 pub enum SendError {
     /// The client ended or reset its connection inside the body.
     ClientGone,
+    /// The client sent nothing for as long as it may.
+    ClientSlow,
     /// The client's body is not what its head promised.
     Body(BodyError),
     /// The upstream connection broke.
@@ -133,11 +135,7 @@ impl Sender {
         source: &mut Source<'_>,
         upstream: &TcpStream,
     ) -> Result<(), SendError> {
-        source
-            .client
-            .readable()
-            .await
-            .map_err(|_| SendError::ClientGone)?;
+        source.client.readable().await.map_err(client_end)?;
         for _ in 0..BURST {
             let held = read_some(source)?;
             if held == 0 {
@@ -178,6 +176,13 @@ impl Sender {
             .write(upstream, &mut self.written)
             .await
             .map_err(SendError::Upstream)
+    }
+}
+
+fn client_end(error: io::Error) -> SendError {
+    match error.kind() {
+        io::ErrorKind::TimedOut => SendError::ClientSlow,
+        _ => SendError::ClientGone,
     }
 }
 

@@ -18,23 +18,57 @@ use std::time::Duration;
 
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
+use crate::clock;
+use crate::runtime::Timer;
+
 type Inner = Rc<monoio::net::TcpStream>;
 
 /// A connected TCP socket of this core. Reading and writing borrow it shared, so that both
 /// directions can be waited for at once, by one task.
 pub struct TcpStream {
     inner: Inner,
-    readable: RefCell<Option<Box<dyn Readiness>>>,
-    writable: RefCell<Option<Box<dyn Readiness>>>,
+    reading: RefCell<Side>,
+    writing: RefCell<Side>,
+}
+
+/// One direction: its wait in the kernel, and how long a wait may last.
+#[derive(Default)]
+struct Side {
+    armed: Option<Box<dyn Readiness>>,
+    timer: Option<Timer>,
+    patience: Option<Duration>,
+}
+
+impl Side {
+    /// Sets the clock of a wait that begins now.
+    fn begin(&mut self) {
+        let deadline = self.patience.map(|patience| clock::now() + patience);
+        if deadline.is_some() || self.timer.is_some() {
+            self.timer.get_or_insert_default().set(deadline);
+        }
+    }
+
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        self.timer
+            .as_mut()
+            .is_some_and(|timer| timer.poll(cx).is_ready())
+    }
 }
 
 impl TcpStream {
     pub(super) fn new(inner: monoio::net::TcpStream) -> Self {
         Self {
             inner: Rc::new(inner),
-            readable: RefCell::default(),
-            writable: RefCell::default(),
+            reading: RefCell::default(),
+            writing: RefCell::default(),
         }
+    }
+
+    /// From now on a wait for bytes or for room ends with `TimedOut` after this time without
+    /// either; none waits for ever. [`Self::poll_readable`] is not concerned.
+    pub fn set_patience(&self, reading: Option<Duration>, writing: Option<Duration>) {
+        self.reading.borrow_mut().patience = reading;
+        self.writing.borrow_mut().patience = writing;
     }
 
     /// Connects to `address`; Nagle's algorithm is off. May be dropped while it waits.
@@ -90,42 +124,60 @@ impl TcpStream {
     /// Ready when a read would give bytes, the end or an error. The wait stays armed in the kernel
     /// when the caller goes away, and serves the next caller.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let inner = &self.inner;
-        let mut slot = self.readable.borrow_mut();
-        let armed = slot.get_or_insert_with(|| {
-            armed(Rc::clone(inner), |inner| async move {
-                inner.readable(false).await
+        let armed = &mut self.reading.borrow_mut().armed;
+        armed
+            .get_or_insert_with(|| {
+                arm(Rc::clone(&self.inner), |inner| async move {
+                    inner.readable(false).await
+                })
             })
-        });
-        armed.poll(cx)
+            .poll(cx)
     }
 
     /// Ready when a write would take bytes or give an error.
     pub fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let inner = &self.inner;
-        let mut slot = self.writable.borrow_mut();
-        let armed = slot.get_or_insert_with(|| {
-            armed(Rc::clone(inner), |inner| async move {
-                inner.writable(false).await
+        let armed = &mut self.writing.borrow_mut().armed;
+        armed
+            .get_or_insert_with(|| {
+                arm(Rc::clone(&self.inner), |inner| async move {
+                    inner.writable(false).await
+                })
             })
-        });
-        armed.poll(cx)
+            .poll(cx)
     }
 
-    /// Waits as [`Self::poll_readable`].
+    /// Waits as [`Self::poll_readable`], within the patience for reading.
     ///
     /// # Errors
-    /// When the wait itself fails.
+    /// `TimedOut`, or when the wait itself fails.
     pub async fn readable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_readable(cx)).await
+        self.reading.borrow_mut().begin();
+        poll_fn(|cx| match self.poll_readable(cx) {
+            Poll::Pending if self.reading.borrow_mut().is_late(cx) => late(),
+            polled => polled,
+        })
+        .await
     }
 
-    /// Waits as [`Self::poll_writable`].
+    /// Waits as [`Self::poll_writable`], within the patience for writing.
+    ///
+    /// # Errors
+    /// `TimedOut`, or when the wait itself fails.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.writing.borrow_mut().begin();
+        poll_fn(|cx| match self.poll_writable(cx) {
+            Poll::Pending if self.writing.borrow_mut().is_late(cx) => late(),
+            polled => polled,
+        })
+        .await
+    }
+
+    /// Waits for bytes for as long as it takes.
     ///
     /// # Errors
     /// When the wait itself fails.
-    pub async fn writable(&self) -> io::Result<()> {
-        poll_fn(|cx| self.poll_writable(cx)).await
+    pub async fn readable_ever(&self) -> io::Result<()> {
+        poll_fn(|cx| self.poll_readable(cx)).await
     }
 
     /// Waits for bytes and reads them; 0 is the end of the stream. May be dropped while it waits.
@@ -169,6 +221,10 @@ impl fmt::Debug for TcpStream {
     }
 }
 
+fn late() -> Poll<io::Result<()>> {
+    Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+}
+
 /// A readiness wait that starts when it is first asked and survives the asker.
 trait Readiness {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
@@ -180,7 +236,7 @@ struct Armed<M, F> {
     wait: Pin<Box<Option<F>>>,
 }
 
-fn armed<M, F>(inner: Inner, make: M) -> Box<dyn Readiness>
+fn arm<M, F>(inner: Inner, make: M) -> Box<dyn Readiness>
 where
     M: Fn(Inner) -> F + 'static,
     F: Future<Output = io::Result<()>> + 'static,

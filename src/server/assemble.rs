@@ -84,6 +84,7 @@ fn settings(config: &Config) -> Settings {
         },
         head_timeout: timeouts.head,
         keepalive: timeouts.keepalive,
+        idle: timeouts.idle,
         linger: timeouts.linger,
     }
 }
@@ -97,6 +98,7 @@ fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {
         prefix: url.prefix.clone(),
         connect: provider.timeouts.connect,
         first_byte: provider.timeouts.first_byte,
+        idle: provider.timeouts.idle,
         keepalive_idle: provider.keepalive_idle,
     }))
 }

@@ -37,6 +37,8 @@ pub struct Settings {
     pub connect: Duration,
     /// Longest wait for the first byte of a response to a request that was sent completely.
     pub first_byte: Duration,
+    /// Longest wait for the next bytes of a response, or for the provider to take some.
+    pub idle: Duration,
     /// Longest that an idle connection is kept.
     pub keepalive_idle: Duration,
 }

@@ -125,6 +125,7 @@ mod tests {
             prefix: String::new(),
             connect: Duration::from_secs(1),
             first_byte: Duration::from_secs(1),
+            idle: Duration::from_secs(1),
             keepalive_idle: Duration::from_secs(1),
         }))
     }
