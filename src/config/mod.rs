@@ -115,10 +115,10 @@ pub enum Authentication {
 /// Bounds on memory and on peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of a request or response head, 4 KiB to 1 MiB. Default 64 KiB: common servers stop at
+    /// Bytes of a request head, 4 KiB to 1 MiB. Default 64 KiB: common servers stop at
     /// 8 to 32 KiB, and agents add trace and beta headers to what those allow.
     pub head_bytes: usize,
-    /// Fields of a head, 1 to 1000. Default 200: twice what common HTTP libraries take.
+    /// Fields of a request head, 1 to 1000. Default 200: twice what common HTTP libraries take.
     pub head_fields: usize,
     /// Bytes of a request body. Default 32 MiB: the request limit of the Anthropic Messages API,
     /// the largest of the dialects served.

@@ -14,11 +14,10 @@ use crate::config::schema::{LIMITS, ROOT, SERVER, TIMEOUTS};
 use crate::config::{
     Authentication, Config, ConfigError, Driver, HalfClose, Limits, Server, Timeouts, Workers,
 };
+use crate::limits::BLOCK_BYTES;
 
 /// Addresses to listen on. Chosen: each costs one socket per worker.
 const LISTEN_MAX: usize = 64;
-/// Bytes of the response buffer that every admitted exchange owns.
-const RESPONSE_BUFFER_BYTES: u64 = 16 << 10;
 /// Full windows that `memory_bytes` must hold, so that a few slow uploads cannot use all of it.
 const WINDOWS_MIN: u64 = 16;
 
@@ -239,17 +238,19 @@ fn relate_limits(reader: &mut Reader, section: &Section<'_>, limits: Limits) {
         );
         fail(["body_bytes", "memory_bytes"], what);
     }
-    let responses = wide(limits.connections).saturating_mul(RESPONSE_BUFFER_BYTES);
+    // Every admitted exchange owns one block for its response.
+    let block = wide(BLOCK_BYTES);
+    let responses = wide(limits.connections).saturating_mul(block);
     let half = memory / 2;
     if responses > half {
         let what = format!(
             "{} connections x {} response buffer = {} exceed half of memory_bytes {}: lower \
              connections to {} or raise memory_bytes to {}",
             limits.connections,
-            show_size(RESPONSE_BUFFER_BYTES),
+            show_size(block),
             show_size(responses),
             show_size(memory),
-            half / RESPONSE_BUFFER_BYTES,
+            half / block,
             show_size(responses.saturating_mul(2))
         );
         fail(["connections", "memory_bytes"], what);
