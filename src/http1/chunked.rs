@@ -326,3 +326,11 @@ impl ChunkHeader {
         self.text.get(self.start..).unwrap_or_default()
     }
 }
+
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test stops at the first surprise"
+)]
+mod tests;

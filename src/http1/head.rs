@@ -500,3 +500,11 @@ fn fault(at: usize, reason: HeadReason) -> HeadError {
 fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test stops at the first surprise"
+)]
+mod tests;
