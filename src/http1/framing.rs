@@ -126,6 +126,10 @@ fn fault(field: &Field, reason: FramingReason) -> FramingError {
 
 #[cfg(test)]
 mod tests {
+    use super::BodyLength::Chunked;
+    use super::BodyLength::Known;
+    use super::BodyLength::UntilClose;
+    use super::FramingReason as Why;
     use super::*;
     use crate::http1::head::HeadLimits;
     use crate::http1::head::Progress;
@@ -151,77 +155,76 @@ mod tests {
         response_body(&head, text.as_bytes(), was_head).map_err(|error| error.reason)
     }
 
+    const REQUESTS: &[(&str, Result<BodyLength, Why>)] = &[
+        ("", Ok(BodyLength::None)),
+        ("Content-Length: 0\r\n", Ok(Known(0))),
+        ("content-length:\t 00057 \r\n", Ok(Known(57))),
+        (
+            "Content-Length: 9223372036854775807\r\n",
+            Ok(Known(i64::MAX as u64)),
+        ),
+        (
+            "Content-Length: 9223372036854775808\r\n",
+            Err(Why::LengthTooLarge),
+        ),
+        (
+            "Content-Length: 99999999999999999999999999\r\n",
+            Err(Why::LengthTooLarge),
+        ),
+        (
+            "Content-Length: 000000000000000000000000000001\r\n",
+            Ok(Known(1)),
+        ),
+        ("Content-Length:\r\n", Err(Why::Length)),
+        ("Content-Length: +1\r\n", Err(Why::Length)),
+        ("Content-Length: 1 1\r\n", Err(Why::Length)),
+        ("Content-Length: 1, 1\r\n", Err(Why::LengthRepeated)),
+        (
+            "Content-Length: 1\r\nContent-Length: 1\r\n",
+            Err(Why::LengthRepeated),
+        ),
+        ("Content_Length: 3\r\n", Ok(BodyLength::None)),
+        (
+            "Connection: content-length\r\nContent-Length: 3\r\n",
+            Ok(Known(3)),
+        ),
+        ("Transfer-Encoding: chunked\r\n", Ok(Chunked)),
+        ("tRANSFER-eNCODING:\tChunkeD \r\n", Ok(Chunked)),
+        (
+            "Connection: transfer-encoding\r\nTransfer-Encoding: chunked\r\n",
+            Ok(Chunked),
+        ),
+        (
+            "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
+            Err(Why::LengthAndCoding),
+        ),
+        (
+            "Content-Length: x\r\nTransfer-Encoding: y\r\n",
+            Err(Why::LengthAndCoding),
+        ),
+        (
+            "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+            Err(Why::Coding),
+        ),
+        ("Transfer-Encoding: chunked, chunked\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: chunked, gzip\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: chunked;q=1\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: ,chunked\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: chunked,\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding:\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: \"chunked\"\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: \u{a0}chunked\r\n", Err(Why::Coding)),
+        ("Transfer-Encoding: identity\r\n", Err(Why::CodingUnknown)),
+        ("Transfer-Encoding: xchunked\r\n", Err(Why::CodingUnknown)),
+        (
+            "Transfer-Encoding: gzip, chunked\r\n",
+            Err(Why::CodingUnknown),
+        ),
+    ];
+
     #[test]
     fn request_bodies() {
-        use BodyLength::{Chunked, Known, None};
-        use FramingReason as Why;
-        let cases: &[(&str, Result<BodyLength, Why>)] = &[
-            ("", Ok(None)),
-            ("Content-Length: 0\r\n", Ok(Known(0))),
-            ("content-length:\t 00057 \r\n", Ok(Known(57))),
-            (
-                "Content-Length: 9223372036854775807\r\n",
-                Ok(Known(i64::MAX as u64)),
-            ),
-            (
-                "Content-Length: 9223372036854775808\r\n",
-                Err(Why::LengthTooLarge),
-            ),
-            (
-                "Content-Length: 99999999999999999999999999\r\n",
-                Err(Why::LengthTooLarge),
-            ),
-            (
-                "Content-Length: 000000000000000000000000000001\r\n",
-                Ok(Known(1)),
-            ),
-            ("Content-Length:\r\n", Err(Why::Length)),
-            ("Content-Length: +1\r\n", Err(Why::Length)),
-            ("Content-Length: 1 1\r\n", Err(Why::Length)),
-            ("Content-Length: 1, 1\r\n", Err(Why::LengthRepeated)),
-            (
-                "Content-Length: 1\r\nContent-Length: 1\r\n",
-                Err(Why::LengthRepeated),
-            ),
-            ("Content_Length: 3\r\n", Ok(None)),
-            (
-                "Connection: content-length\r\nContent-Length: 3\r\n",
-                Ok(Known(3)),
-            ),
-            ("Transfer-Encoding: chunked\r\n", Ok(Chunked)),
-            ("tRANSFER-eNCODING:\tChunkeD \r\n", Ok(Chunked)),
-            (
-                "Connection: transfer-encoding\r\nTransfer-Encoding: chunked\r\n",
-                Ok(Chunked),
-            ),
-            (
-                "Transfer-Encoding: chunked\r\nContent-Length: 1\r\n",
-                Err(Why::LengthAndCoding),
-            ),
-            (
-                "Content-Length: x\r\nTransfer-Encoding: y\r\n",
-                Err(Why::LengthAndCoding),
-            ),
-            (
-                "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
-                Err(Why::Coding),
-            ),
-            ("Transfer-Encoding: chunked, chunked\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: chunked, gzip\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: chunked;q=1\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: ,chunked\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: chunked,\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding:\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: \"chunked\"\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: \u{a0}chunked\r\n", Err(Why::Coding)),
-            ("Transfer-Encoding: identity\r\n", Err(Why::CodingUnknown)),
-            ("Transfer-Encoding: xchunked\r\n", Err(Why::CodingUnknown)),
-            (
-                "Transfer-Encoding: gzip, chunked\r\n",
-                Err(Why::CodingUnknown),
-            ),
-        ];
-        for (fields, expected) in cases {
+        for (fields, expected) in REQUESTS {
             assert_eq!(of_request("HTTP/1.1", fields), *expected, "{fields}");
         }
         let coded = "Transfer-Encoding: chunked\r\n";
@@ -234,16 +237,18 @@ mod tests {
 
     #[test]
     fn response_bodies() {
-        use BodyLength::{Chunked, Known, None, UntilClose};
-        use FramingReason as Why;
         let length = "Content-Length: 5\r\n";
         let coded = "Transfer-Encoding: chunked\r\n";
         let both = format!("{length}{coded}");
         for status in [100, 101, 103, 199, 204, 304] {
-            assert_eq!(of_response(status, &both, false), Ok(None), "{status}");
+            assert_eq!(
+                of_response(status, &both, false),
+                Ok(BodyLength::None),
+                "{status}"
+            );
         }
-        assert_eq!(of_response(200, length, true), Ok(None));
-        assert_eq!(of_response(200, coded, true), Ok(None));
+        assert_eq!(of_response(200, length, true), Ok(BodyLength::None));
+        assert_eq!(of_response(200, coded, true), Ok(BodyLength::None));
         assert_eq!(of_response(200, "", false), Ok(UntilClose));
         assert_eq!(of_response(500, length, false), Ok(Known(5)));
         assert_eq!(of_response(200, coded, false), Ok(Chunked));

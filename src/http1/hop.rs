@@ -103,3 +103,103 @@ impl<'a> ConnectionOptions<'a> {
         Some(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http1::framing::BodyLength;
+    use crate::http1::framing::request_body;
+    use crate::http1::head::HeadLimits;
+    use crate::http1::head::Progress;
+    use crate::http1::head::RequestHead;
+    use crate::http1::host::host;
+
+    const LIMITS: HeadLimits = HeadLimits {
+        bytes: 4096,
+        fields: 50,
+    };
+
+    #[test]
+    fn options_named_by_the_client_leave_framing_and_host_alone() {
+        let text =
+            b"POST / HTTP/1.1\r\nHost: h\r\nConnection: content-length, HOST,, Authorization\r\n\
+            connection: \tClose , x-hop,transfer-encoding\r\nContent-Length: 3\r\n\r\nabc";
+        let mut head = RequestHead::default();
+        assert_eq!(head.parse(text, LIMITS), Ok(Progress::Complete));
+        let options = ConnectionOptions::of(&head.fields, text).unwrap();
+        assert!(options.close && !options.keep_alive);
+        for name in ["authorization", "X-Hop"] {
+            assert!(options.names(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "Content-Length",
+            "host",
+            "Transfer-Encoding",
+            "x-other",
+            "close",
+            "",
+        ] {
+            assert!(!options.names(name.as_bytes()), "{name}");
+        }
+        assert_eq!(request_body(&head, text), Ok(BodyLength::Known(3)));
+        assert_eq!(host(&head, text), Ok(Some(&b"h"[..])));
+    }
+
+    #[test]
+    fn who_keeps_a_connection_open() {
+        let keeps = |version, value: &str| {
+            let text = format!("GET / HTTP/1.1\r\nConnection: {value}\r\n\r\n");
+            let mut head = RequestHead::default();
+            assert_eq!(head.parse(text.as_bytes(), LIMITS), Ok(Progress::Complete));
+            let options = ConnectionOptions::of(&head.fields, text.as_bytes()).unwrap();
+            options.keeps_open(version)
+        };
+        assert!(keeps(Version::Http11, ""));
+        assert!(keeps(Version::Http11, "x, keep-alive"));
+        assert!(!keeps(Version::Http11, "x, CLOSE"));
+        assert!(!keeps(Version::Http11, "close, keep-alive"));
+        assert!(!keeps(Version::Http10, ""));
+        assert!(keeps(Version::Http10, "Keep-Alive"));
+        assert!(!keeps(Version::Http10, "close, keep-alive"));
+    }
+
+    #[test]
+    fn options_are_limited() {
+        let with = |count: usize| {
+            let text = format!(
+                "GET / HTTP/1.1\r\nConnection: {}\r\n\r\n",
+                "x,close,".repeat(count)
+            );
+            let mut head = RequestHead::default();
+            assert_eq!(head.parse(text.as_bytes(), LIMITS), Ok(Progress::Complete));
+            ConnectionOptions::of(&head.fields, text.as_bytes()).map(|options| options.close)
+        };
+        assert_eq!(with(OPTIONS_MAX), Ok(true));
+        let error = with(OPTIONS_MAX + 1).unwrap_err();
+        assert_eq!((error.at, error.status()), (16, 431));
+    }
+
+    #[test]
+    fn the_fixed_set_ignores_case() {
+        for name in [
+            "Connection",
+            "KEEP-ALIVE",
+            "te",
+            "Trailer",
+            "Proxy-Authorization",
+            "upgrade",
+        ] {
+            assert!(is_hop_by_hop(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "Host",
+            "Content-Length",
+            "Authorization",
+            "TE-X",
+            "X-Connection",
+            "",
+        ] {
+            assert!(!is_hop_by_hop(name.as_bytes()), "{name}");
+        }
+    }
+}

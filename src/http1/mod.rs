@@ -17,6 +17,15 @@ pub mod chunked;
 pub mod hop;
 pub mod emit;
 pub mod error;
+pub mod fuzzing;
+
+#[cfg(test)]
+#[expect(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "a test stops at the first surprise"
+)]
+mod torture;
 
 /// A byte of a `token`, the form of methods, field names and options (RFC 9110 §5.6.2).
 fn is_token_byte(byte: u8) -> bool {

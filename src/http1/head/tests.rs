@@ -2,6 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::http1::emit;
+use crate::http1::is_token_byte;
+use crate::http1::is_value_byte;
 
 const LIMITS: HeadLimits = HeadLimits {
     bytes: 4096,

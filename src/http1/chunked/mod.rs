@@ -330,7 +330,6 @@ impl ChunkHeader {
 #[cfg(test)]
 #[expect(
     clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
     reason = "a test stops at the first surprise"
 )]
 mod tests;
