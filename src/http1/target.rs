@@ -93,36 +93,36 @@ fn split_query(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 pub fn has_dot_segments(path: &[u8]) -> bool {
     let mut dots = Some(0u8); // in the segment so far; `None` once it holds anything else
     let mut rest = path;
-    loop {
-        let (byte, after) = match rest {
-            [b'%', high, low, after @ ..] => (decode(*high, *low), after),
-            [byte, after @ ..] => (Some(*byte), after),
-            [] => return matches!(dots, Some(1 | 2)),
-        };
+    while let Some((byte, after)) = split_decoded(rest) {
         rest = after;
         match byte {
-            Some(b'/' | b'\\' | b';') => {
+            b'/' | b'\\' | b';' => {
                 if matches!(dots, Some(1 | 2)) {
                     return true;
                 }
                 // What follows `;` are parameters and belongs to no segment name.
-                dots = if byte == Some(b';') { None } else { Some(0) };
+                dots = if byte == b';' { None } else { Some(0) };
             }
-            Some(b'.') => dots = dots.map(|dots| dots.saturating_add(1)),
+            b'.' => dots = dots.map(|dots| dots.saturating_add(1)),
             _ => dots = None,
         }
     }
+    matches!(dots, Some(1 | 2))
 }
 
-/// The byte behind a percent encoding, if it is one that matters for segments.
-fn decode(high: u8, low: u8) -> Option<u8> {
-    match (high, low.to_ascii_lowercase()) {
-        (b'2', b'e') => Some(b'.'),
-        (b'2', b'f') => Some(b'/'),
-        (b'3', b'b') => Some(b';'),
-        (b'5', b'c') => Some(b'\\'),
-        _ => None,
+/// The first byte of `text` and what follows it. Only the encodings that matter for segments are
+/// decoded; the percent sign of any other stands for itself, and what follows it too.
+fn split_decoded(text: &[u8]) -> Option<(u8, &[u8])> {
+    if let [b'%', high, low, rest @ ..] = text {
+        match [*high, low.to_ascii_lowercase()] {
+            [b'2', b'e'] => return Some((b'.', rest)),
+            [b'2', b'f'] => return Some((b'/', rest)),
+            [b'3', b'b'] => return Some((b';', rest)),
+            [b'5', b'c'] => return Some((b'\\', rest)),
+            _ => {}
+        }
     }
+    text.split_first().map(|(byte, rest)| (*byte, rest))
 }
 
 #[cfg(test)]
@@ -215,6 +215,9 @@ mod tests {
             "/..%3b/x",
             "/.;",
             "..",
+            "/a%/../b",
+            "/%/%2e%2e/",
+            "/%2/..",
         ];
         let without: &[&str] = &[
             "/",

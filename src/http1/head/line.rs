@@ -19,16 +19,10 @@ pub(super) fn check_request_start(
     seen: usize,
 ) -> Result<(), HeadError> {
     let line = bytes.get(start..).unwrap_or_default();
-    let mut opening = line.iter().take(METHOD_BYTES_MAX.saturating_add(1));
-    match opening.position(|&b| !is_token_byte(b)) {
-        Some(0) if line != b"\r" => return Err(fault(start, HeadReason::Method)),
-        Some(i) if !matches!(line.get(i), Some(b' ' | b'\r')) => {
-            return Err(fault(start.saturating_add(i), HeadReason::Method));
-        }
-        None if line.len() > METHOD_BYTES_MAX => {
-            return Err(fault(start, HeadReason::MethodTooLong));
-        }
-        Some(_) | None => {}
+    let opening = line.get(..=METHOD_BYTES_MAX).unwrap_or(line);
+    let opening = opening.strip_suffix(b"\r").unwrap_or(opening);
+    if !opening.is_empty() {
+        check_method(opening.split(|&b| b == b' ').next(), start)?;
     }
     let fresh = bytes.get(seen.max(start)..).unwrap_or_default();
     match fresh.iter().position(|b| !matches!(b, b' '..=b'~' | b'\r')) {
@@ -61,41 +55,34 @@ pub(super) fn request_line(
         return Err(fault(start, HeadReason::EmptyLine));
     }
     let mut parts = text.splitn(3, |&b| b == b' ');
-    let mut at = start;
-    let mut part = || {
-        let part = parts.next()?;
-        let span = Span::new(at, at.saturating_add(part.len()));
-        at = at.saturating_add(part.len()).saturating_add(1);
-        Some((span, part))
-    };
-    let (Some((method_span, method)), target, version) = (part(), part(), part()) else {
+    let method = check_method(parts.next(), start)?;
+    let (Some(target), Some(version)) = (parts.next(), parts.next()) else {
         return Err(fault(start, HeadReason::Line));
     };
-    if let Some(i) = method.iter().position(|&b| !is_token_byte(b)) {
-        return Err(fault(start.saturating_add(i), HeadReason::Method));
+    let target_at = start.saturating_add(method.len()).saturating_add(1);
+    let target_end = target_at.saturating_add(target.len());
+    let is_target_byte = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+    match target.iter().position(|&b| !is_target_byte(b)) {
+        Some(i) => return Err(fault(target_at.saturating_add(i), HeadReason::Target)),
+        None if target.is_empty() => return Err(fault(target_at, HeadReason::Target)),
+        None => {}
     }
-    if method.is_empty() {
-        return Err(fault(start, HeadReason::Method));
+    let version_at = target_end.saturating_add(1);
+    let version = read_version(version).map_err(|reason| fault(version_at, reason))?;
+    let method = Span::new(start, start.saturating_add(method.len()));
+    Ok((method, Span::new(target_at, target_end), version))
+}
+
+/// Passes on what stands before the first space of a request line if it is a method that is not too
+/// long to be known.
+fn check_method(method: Option<&[u8]>, at: usize) -> Result<&[u8], HeadError> {
+    let method = method.unwrap_or_default();
+    match method.iter().position(|&b| !is_token_byte(b)) {
+        Some(i) => Err(fault(at.saturating_add(i), HeadReason::Method)),
+        None if method.is_empty() => Err(fault(at, HeadReason::Method)),
+        None if method.len() > METHOD_BYTES_MAX => Err(fault(at, HeadReason::MethodTooLong)),
+        None => Ok(method),
     }
-    if method.len() > METHOD_BYTES_MAX {
-        return Err(fault(start, HeadReason::MethodTooLong));
-    }
-    let (Some((target_span, target)), Some((version_span, version))) = (target, version) else {
-        return Err(fault(start, HeadReason::Line));
-    };
-    let target_at = target_span.range().start;
-    if target.is_empty() {
-        return Err(fault(target_at, HeadReason::Target));
-    }
-    if let Some(i) = target
-        .iter()
-        .position(|&b| !b.is_ascii_graphic() || b == b'#')
-    {
-        return Err(fault(target_at.saturating_add(i), HeadReason::Target));
-    }
-    let version =
-        read_version(version).map_err(|reason| fault(version_span.range().start, reason))?;
-    Ok((method_span, target_span, version))
 }
 
 /// `HTTP-version SP status-code SP [ reason-phrase ]` (RFC 9112 §4). A missing space before an
@@ -113,16 +100,16 @@ pub(super) fn status_line(
     let version = read_version(version).map_err(|reason| fault(start, reason))?;
     let [
         b' ',
-        hundreds @ b'1'..=b'5',
-        tens @ b'0'..=b'9',
-        ones @ b'0'..=b'9',
+        a @ b'1'..=b'5',
+        b @ b'0'..=b'9',
+        c @ b'0'..=b'9',
         rest @ ..,
     ] = rest
     else {
         return Err(fault(at(8), HeadReason::Status));
     };
-    let digits = [hundreds, tens, ones].map(|digit| u16::from(digit & 0x0F));
-    let status = digits.iter().fold(0u16, |status, &digit| {
+    let status = [a, b, c].iter().fold(0u16, |status, &&digit| {
+        let digit = u16::from(digit & 0x0F);
         status.saturating_mul(10).saturating_add(digit)
     });
     let phrase = match rest {
