@@ -292,6 +292,8 @@ fn fields_of_answers_are_kept(driver: Driver) {
         "x_under_score: caf\u{e9}",
         "Set-Cookie: b=2",
         "X-Empty:",
+        "X-Close:no space",
+        "X-Wide:\t  white space",
         "Date: Mon, 30 Nov 2026 10:00:00 GMT",
         "x-ratelimit-remaining: 5",
     ];
@@ -314,10 +316,9 @@ fn fields_of_answers_are_kept(driver: Driver) {
         let name = String::from_utf8_lossy(name_of(line)).to_ascii_lowercase();
         own.contains(&name.as_str())
     };
-    // White space after the colon is no part of the value (RFC 9112 §5.1).
-    let shown = |line: &[u8]| String::from_utf8_lossy(line).trim_end().to_owned();
+    let shown = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
     let lines = answer.head.field_lines().iter().filter(|l| !is_own(l));
-    let got: Vec<_> = lines.map(|l| shown(l)).collect();
+    let got: Vec<_> = lines.map(shown).collect();
     assert_eq!(got, kept, "{:?}", answer.head);
     assert_eq!(answer.head.start(), "HTTP/1.1 203 Some Reason");
     assert_eq!(answer.head.values("x-lanegate-request-id").len(), 1);

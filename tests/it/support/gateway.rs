@@ -61,9 +61,14 @@ impl Setup {
 
     /// The same origin as the default of both dialects.
     pub(crate) fn in_front_of(driver: Driver, origin: &Origin) -> Self {
+        Self::at(driver, origin.address())
+    }
+
+    /// The provider at this address as the default of both dialects.
+    pub(crate) fn at(driver: Driver, provider: SocketAddr) -> Self {
         let mut setup = Self::new(driver);
-        setup.openai = Some(origin.address());
-        setup.anthropic = Some(origin.address());
+        setup.openai = Some(provider);
+        setup.anthropic = Some(provider);
         setup
     }
 
