@@ -34,12 +34,12 @@ const HOP_BY_HOP: &[&str] = &[
 const CREDENTIALS: &[&str] = &["authorization", "x-api-key", "chatgpt-account-id"];
 
 #[derive(Debug)]
-struct Capture {
-    name: String,
-    bytes: Vec<u8>,
+pub(crate) struct Capture {
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
 }
 
-fn captures() -> Vec<Capture> {
+pub(crate) fn captures() -> Vec<Capture> {
     let root = Path::new("tests/data/captures");
     let mut paths: Vec<PathBuf> = fs::read_dir(root)
         .unwrap()

@@ -15,6 +15,7 @@
 
 mod captures;
 mod early;
+mod mocked;
 mod relay;
 mod responses;
 mod retry;

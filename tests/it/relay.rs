@@ -27,6 +27,7 @@ on_both_drivers!(
     upstream_cut_is_a_cut,
     client_that_leaves_cancels_the_upload,
     client_that_leaves_cancels_the_answer,
+    half_close_cancels_unless_tolerated,
     stalled_uploads_cost_little_memory,
     routes_by_path,
     dot_segments_are_refused,
@@ -292,6 +293,8 @@ fn fields_of_answers_are_kept(driver: Driver) {
         "x_under_score: caf\u{e9}",
         "Set-Cookie: b=2",
         "X-Empty:",
+        "X-Close:no space",
+        "X-Wide:\t  white space",
         "Date: Mon, 30 Nov 2026 10:00:00 GMT",
         "x-ratelimit-remaining: 5",
     ];
@@ -314,10 +317,9 @@ fn fields_of_answers_are_kept(driver: Driver) {
         let name = String::from_utf8_lossy(name_of(line)).to_ascii_lowercase();
         own.contains(&name.as_str())
     };
-    // White space after the colon is no part of the value (RFC 9112 §5.1).
-    let shown = |line: &[u8]| String::from_utf8_lossy(line).trim_end().to_owned();
+    let shown = |line: &Vec<u8>| String::from_utf8_lossy(line).into_owned();
     let lines = answer.head.field_lines().iter().filter(|l| !is_own(l));
-    let got: Vec<_> = lines.map(|l| shown(l)).collect();
+    let got: Vec<_> = lines.map(shown).collect();
     assert_eq!(got, kept, "{:?}", answer.head);
     assert_eq!(answer.head.start(), "HTTP/1.1 203 Some Reason");
     assert_eq!(answer.head.values("x-lanegate-request-id").len(), 1);
@@ -435,6 +437,34 @@ fn client_that_leaves_cancels_the_answer(driver: Driver) {
         leave(client, reset);
         origin.wait("the end of its connection", |log| log.has_ended(0));
         still_serves(&gateway);
+    }
+}
+
+/// Decision G13: on the wire a half-close looks like a close.
+fn half_close_cancels_unless_tolerated(driver: Driver) {
+    for (setting, is_served) in [("cancel", false), ("tolerate", true)] {
+        let origin = Origin::start(|caller| {
+            let Some(request) = caller.request() else {
+                return;
+            };
+            settle();
+            // Refused when the gateway has cancelled already.
+            let _sent = caller.reply(&echo(&request));
+            caller.until_closed();
+        });
+        let setup = Setup::in_front_of(driver, &origin).half_close(setting);
+        let gateway = setup.start();
+        let mut client = gateway.connect();
+        client.send(&chat(&["x-case: half"])).unwrap();
+        origin.wait("the request", |log| log.complete().count() == 1);
+        client.wire.half_close();
+        let answer = client.response("POST");
+        if is_served {
+            assert_case(&answer.unwrap(), "half");
+        } else {
+            assert!(matches!(answer, Err(Stop::Fin | Stop::Reset)), "{answer:#?}");
+            origin.wait("the end of its connection", |log| log.has_ended(0));
+        }
     }
 }
 

@@ -40,6 +40,7 @@ pub(crate) struct Setup {
     workers: usize,
     listen: String,
     auth: &'static str,
+    half_close: &'static str,
     openai: Option<SocketAddr>,
     anthropic: Option<SocketAddr>,
     more: String,
@@ -53,6 +54,7 @@ impl Setup {
             workers: 1,
             listen: "127.0.0.1:0".to_owned(),
             auth: "managed",
+            half_close: "cancel",
             openai: None,
             anthropic: None,
             more: String::new(),
@@ -61,9 +63,14 @@ impl Setup {
 
     /// The same origin as the default of both dialects.
     pub(crate) fn in_front_of(driver: Driver, origin: &Origin) -> Self {
+        Self::at(driver, origin.address())
+    }
+
+    /// The provider at this address as the default of both dialects.
+    pub(crate) fn at(driver: Driver, provider: SocketAddr) -> Self {
         let mut setup = Self::new(driver);
-        setup.openai = Some(origin.address());
-        setup.anthropic = Some(origin.address());
+        setup.openai = Some(provider);
+        setup.anthropic = Some(provider);
         setup
     }
 
@@ -92,6 +99,12 @@ impl Setup {
         self
     }
 
+    /// `cancel` or `tolerate`.
+    pub(crate) fn half_close(mut self, half_close: &'static str) -> Self {
+        self.half_close = half_close;
+        self
+    }
+
     /// Top-level configuration lines of the test's own.
     pub(crate) fn with(mut self, lines: &str) -> Self {
         self.more.push_str(lines);
@@ -100,7 +113,10 @@ impl Setup {
     }
 
     fn yaml(&self) -> String {
-        let mut yaml = format!("server: {{ listen: [\"{}\"] }}\n", self.listen);
+        let mut yaml = format!(
+            "server: {{ listen: [\"{}\"], half_close: {} }}\n",
+            self.listen, self.half_close
+        );
         yaml.push_str(&self.more);
         yaml.push_str("providers:\n");
         for (name, origin) in [("openai", self.openai), ("anthropic", self.anthropic)] {
