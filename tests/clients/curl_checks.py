@@ -6,12 +6,9 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from journal import Journal
-
-if TYPE_CHECKING:
-    from run import Labelled
+from report import Labelled
 
 BODY_BYTES = 2 << 20
 SECONDS_MAX = 30
@@ -39,15 +36,15 @@ class Seen:
         return [line for line in self.head[1:] if line.partition(":")[0].lower() not in HOP_FIELDS]
 
 
-def run(url: str, provider: str | None, journal: Journal, check: "Labelled") -> None:
-    """All checks against `url`; those that compare with the provider itself if its URL is given."""
+def run(url: str, provider: str | None, journal: Journal, check: Labelled) -> None:
+    """All checks against `url`: that of a gateway if the URL of its `provider` is given, else of the provider."""
     with tempfile.TemporaryDirectory(prefix="lanegate-curl-") as folder:
         curl = Curl(Path(folder), url)
         expectation(curl, check)
         early_refusal(curl, check)
         chunked_upload(curl, journal, check)
         http_1_0(curl, check)
-        upgrade_to_http_2(curl, check)
+        upgrade_to_http_2(curl, provider is not None, check)
         websocket(curl, check)
         alive(curl, check)
         keep_alive(curl, check)
@@ -86,21 +83,21 @@ class Curl:
         return Seen(int(told.split()[0]), heads[-1].split("\r\n"), body.read_bytes(), trace, told)
 
 
-def expectation(curl: Curl, check: "Labelled") -> None:
+def expectation(curl: Curl, check: Labelled) -> None:
     options = [*JSON_TYPE, *ECHO, "-H", "Expect: 100-continue", "--expect100-timeout", "20"]
     seen = curl(CHAT, *options, "--data-binary", f"@{curl.big}")
     check("Expect: 100-continue is answered before the body is sent", "< HTTP/1.1 100" in seen.trace, True)
     check("Expect: 2 MiB body arrives", echoed(seen) == curl.big.read_text(), True)
 
 
-def early_refusal(curl: Curl, check: "Labelled") -> None:
+def early_refusal(curl: Curl, check: Labelled) -> None:
     options = [*JSON_TYPE, "-H", "x-mock: early=0; status=401", "-H", "Expect: 100-continue"]
     seen = curl(CHAT, *options, "--data-binary", f"@{curl.big}")
     check("a refusal while the body waits reaches curl", seen.status, 401)
     check("with the provider's body", json.loads(seen.body)["error"]["code"], "invalid_api_key")
 
 
-def chunked_upload(curl: Curl, journal: Journal, check: "Labelled") -> None:
+def chunked_upload(curl: Curl, journal: Journal, check: Labelled) -> None:
     journal.clear()
     body = curl.big.read_bytes()
     options = [*JSON_TYPE, *ECHO, "-H", "Transfer-Encoding: chunked", "-X", "POST", "-T", "-"]
@@ -110,42 +107,41 @@ def chunked_upload(curl: Curl, journal: Journal, check: "Labelled") -> None:
     check("chunked upload stays chunked", (record["chunked"], record["body_len"]), (True, len(body)))
 
 
-def http_1_0(curl: Curl, check: "Labelled") -> None:
+def http_1_0(curl: Curl, check: Labelled) -> None:
     seen = curl(CHAT, "--http1.0", *JSON_TYPE, "--data", STREAM)
     check("HTTP/1.0 gets the stream", (seen.status, text_of(seen.body)), (200, "The lanegate mock says hello."))
     chunked = [line for line in seen.head if line.lower().startswith("transfer-encoding")]
     check("HTTP/1.0 gets no chunks", chunked, [])
 
 
-def upgrade_to_http_2(curl: Curl, check: "Labelled") -> None:
+def upgrade_to_http_2(curl: Curl, through_gateway: bool, check: Labelled) -> None:
     seen = curl(CHAT, "--http2", *JSON_TYPE, *ECHO, "--data", STREAM)
     check("an offer of HTTP/2 is passed over", (seen.status, seen.written.split()[2]), (200, "1.1"))
-    # Straight to the provider they arrive, of course.
-    if "x-lanegate-request-id" in "\n".join(seen.head).lower():
+    if through_gateway:
         fields = [line.lower() for line in json.loads(seen.body)["head"].split("\r\n")]
         offered = [line for line in fields if line.startswith(("upgrade:", "http2-settings:", "connection:"))]
         check("the offer goes no further", offered, [])
 
 
-def websocket(curl: Curl, check: "Labelled") -> None:
+def websocket(curl: Curl, check: Labelled) -> None:
     options = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: eA=="]
     seen = curl("/v1/responses", *(part for option in options for part in ("-H", option)))
     check("a WebSocket is refused at once", seen.status, 426)
 
 
-def alive(curl: Curl, check: "Labelled") -> None:
+def alive(curl: Curl, check: Labelled) -> None:
     seen = curl("/", "--head")
-    check("HEAD / is answered", (seen.status, seen.body.count(b"\n") >= 0), (200, True))
+    check("HEAD / is answered", seen.status, 200)
 
 
-def keep_alive(curl: Curl, check: "Labelled") -> None:
+def keep_alive(curl: Curl, check: Labelled) -> None:
     again = ["--data", STREAM, "--output", "/dev/null", curl.url + CHAT]
     seen = curl(CHAT, *JSON_TYPE, *again)
     connects = re.findall(r"200 (\d) 1\.1", seen.written)
     check("two streams use one connection", connects, ["1", "0"])
 
 
-def same_answers(curl: Curl, provider: Curl, check: "Labelled") -> None:
+def same_answers(curl: Curl, provider: Curl, check: Labelled) -> None:
     """Status, end-to-end fields with their case and order, and every byte of the body."""
     for name, path, options in [
         ("a chat stream", CHAT, ["--data", STREAM]),

@@ -1,5 +1,6 @@
 """What the scripted provider says it received, in a form that two runs can be compared by."""
 
+import base64
 import json
 import time
 import urllib.request
@@ -33,7 +34,8 @@ class Journal:
         give_up = time.monotonic() + SETTLE_SECONDS_MAX
         while True:
             found = sorted(map(comparable, self.records()), key=lambda record: json.dumps(record))
-            whole = all(record["answered"] or record["peer_left"] or is_cut(record) for record in found)
+            # A cut answer is broken off by the provider, so it is never whole and nobody left it.
+            whole = all(record["answered"] or record["peer_left"] or record["cut"] for record in found)
             if time.monotonic() > give_up or (whole if expected is None else found == expected):
                 return found
             time.sleep(LOOK_SECONDS)
@@ -44,25 +46,14 @@ class Journal:
             return answer.read().decode()
 
 
-def is_cut(record: dict) -> bool:
-    """Such an answer is broken off by the provider itself, so it is never whole and nobody left."""
-    return record["cut"]
-
-
 def comparable(record: dict) -> dict:
-    """The head without the fields of one hop, the names in it, and `COMPARED`."""
+    """The head without the fields of one hop, the names in it, whether it asks for a cut, and `COMPARED`."""
     first, *lines = record["head"].removesuffix("\r\n\r\n").split("\r\n")
     kept = [line for line in lines if line.partition(":")[0].lower() not in HOP_FIELDS]
     body = record["body_base64"]
     return {
         "head": [first, *kept],
         "names": sorted({line.partition(":")[0].lower() for line in kept}),
-        "cut": body is not None and "mock-cut" in decoded(body),
+        "cut": body is not None and b"mock-cut" in base64.b64decode(body),
         **{name: record[name] for name in COMPARED},
     }
-
-
-def decoded(body: str) -> str:
-    import base64
-
-    return base64.b64decode(body).decode("latin-1")
