@@ -54,7 +54,10 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("httparse", &["http1"]),
     ("simd_json", &["json"]),
     ("rustls", &["tls"]),
-    ("crossbeam", &["ledger", "observe", "server", "switch", "upstream"]),
+    (
+        "crossbeam",
+        &["ledger", "observe", "server", "switch", "upstream"],
+    ),
     ("hdrhistogram", &["observe"]),
     ("memchr", &["http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
