@@ -7,7 +7,9 @@ use std::borrow::Cow;
 
 use crate::dialect::Family;
 use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
+use crate::json::Broken;
 use crate::lane::BodyError;
+use crate::peek::TopKey;
 use crate::upstream::ConnectError;
 
 /// A failure that becomes a response of the gateway's own.
@@ -33,6 +35,22 @@ pub enum Failure {
     Chunk(ChunkError),
     /// The body is longer than `limits.body_bytes`.
     BodyTooLong,
+    /// The body is not one JSON object.
+    Json(Broken),
+    /// A key that decides about the request has two readings.
+    Ambiguous(TopKey),
+    /// Too much white space follows the JSON object.
+    TrailingSpace,
+    /// The body names no model, or not by a string.
+    NoModel,
+    /// The model's name is longer than any that is routed.
+    ModelTooLong,
+    /// No provider takes this model.
+    UnknownModel,
+    /// The body has a content coding and would have to be read.
+    ContentCoding,
+    /// There was no memory to hold the body, for as long as a request may wait.
+    MemoryExhausted,
     /// No API answers on this path.
     NoRoute,
     /// No provider of this family is configured as its default.
@@ -69,13 +87,20 @@ impl Failure {
             Self::Target(error) => error.status(),
             Self::Framing(error) => error.status(),
             Self::Chunk(error) => error.status(),
-            Self::HeadCut | Self::DotSegments => 400,
+            Self::HeadCut
+            | Self::DotSegments
+            | Self::Json(_)
+            | Self::Ambiguous(_)
+            | Self::TrailingSpace
+            | Self::NoModel
+            | Self::ModelTooLong => 400,
+            Self::ContentCoding => 415,
             Self::Method => 501,
             Self::Expectation => 417,
             Self::BodyTooLong => 413,
-            Self::NoRoute | Self::NoProvider => 404,
+            Self::NoRoute | Self::NoProvider | Self::UnknownModel => 404,
             Self::RequestTimeout => 408,
-            Self::Connect(ConnectError::Exhausted) => 503,
+            Self::Connect(ConnectError::Exhausted) | Self::MemoryExhausted => 503,
             Self::Connect(ConnectError::TimedOut | ConnectError::Unresolved)
             | Self::FirstByteTimeout
             | Self::UpstreamStalled => 504,
@@ -102,6 +127,14 @@ impl Failure {
             Self::Method => "method_not_implemented",
             Self::Expectation => "expectation_failed",
             Self::BodyTooLong => "body_too_large",
+            Self::Json(_) => "malformed_json",
+            Self::Ambiguous(_) => "ambiguous_body",
+            Self::TrailingSpace => "trailing_space",
+            Self::NoModel => "no_model",
+            Self::ModelTooLong => "model_too_long",
+            Self::UnknownModel => "unknown_model",
+            Self::ContentCoding => "content_coding",
+            Self::MemoryExhausted => "memory_exhausted",
             Self::NoRoute => "no_route",
             Self::NoProvider => "no_provider",
             Self::RequestTimeout => "request_timeout",
@@ -134,6 +167,22 @@ impl Failure {
             Self::Method => "this method is not implemented".into(),
             Self::Expectation => "the only expectation that can be met is 100-continue".into(),
             Self::BodyTooLong => "the request body is longer than limits.body_bytes".into(),
+            Self::Json(broken) => format!("the request body is not valid JSON: {broken}").into(),
+            Self::Ambiguous(key) => format!(
+                "the request body has `{}` more than once; send each key once",
+                key.as_str()
+            )
+            .into(),
+            Self::TrailingSpace => "too much white space follows the JSON object".into(),
+            Self::NoModel => "the request body needs a `model`, a string that is not blank".into(),
+            Self::ModelTooLong => "the name in `model` is longer than 256 bytes".into(),
+            Self::UnknownModel => "no provider is configured for this model".into(),
+            Self::ContentCoding => {
+                "a body with a Content-Encoding cannot be routed by its model; send it plain".into()
+            }
+            Self::MemoryExhausted => {
+                "the gateway is short of memory for large requests; try again".into()
+            }
             Self::NoRoute => "no API answers on this path".into(),
             Self::NoProvider => "no default provider is configured for this API".into(),
             Self::RequestTimeout => "the request did not arrive in time".into(),
@@ -175,6 +224,9 @@ impl From<BodyError> for Failure {
         match error {
             BodyError::Chunk(error) => Self::Chunk(error),
             BodyError::TooLong => Self::BodyTooLong,
+            BodyError::Json(broken) => Self::Json(broken),
+            BodyError::Ambiguous(key) => Self::Ambiguous(key),
+            BodyError::TrailingSpace => Self::TrailingSpace,
         }
     }
 }

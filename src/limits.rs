@@ -12,6 +12,9 @@ pub const WIDE_BLOCK_BYTES: usize = 256 * 1024;
 /// Body bytes still expected above which an upload gets a wide block.
 pub const WIDEN_ABOVE_BYTES: u64 = 64 * 1024;
 
+/// Body bytes from which a body whose route is still open reserves memory for all of it.
+pub const RESERVE_ABOVE_BYTES: usize = 64 * 1024;
+
 /// Ordinary blocks that a core keeps for reuse (4 MiB); more are given back to the allocator.
 pub const IDLE_BLOCKS: usize = 256;
 

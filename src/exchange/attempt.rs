@@ -10,6 +10,7 @@ use crate::buf::Input;
 use crate::clock;
 use crate::exchange::decide::{Asked, Forward};
 use crate::exchange::linger::discard;
+use crate::exchange::plan::{Planned, plan};
 use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
 use crate::exchange::{Client, Core, HalfClose, Next, Settings};
 use crate::failure::Failure;
@@ -22,7 +23,7 @@ use crate::lane::{
 };
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, ATTEMPTS, INTERIM_RESPONSES};
 use crate::runtime::{Either, TcpStream, Timer, race, sleep};
-use crate::upstream::{Connection, EndpointId, Pool};
+use crate::upstream::{Connection, Pool};
 
 /// Longest wait for the answer of a provider that ended its receiving direction: the answer was on
 /// its way before the end was.
@@ -271,6 +272,10 @@ async fn await_head(
     let mut timer = Timer::new();
     timer.set(Some(clock::now() + first_byte));
     loop {
+        if client.input.is_empty() {
+            forward.reservation = None;
+            forward.grower = None;
+        }
         let gone = client_gone(&client.stream, &mut client.input, &core.settings);
         let answer = race(receiver.next_head(&connection.stream), gone);
         let other = race(
@@ -360,7 +365,7 @@ impl Interim {
         if self.asked.version == Version::Http11 && !told {
             let out = interim_head(head, bytes, &options);
             // A client that is gone shows where the exchange waits for it.
-            let _shown_later = write_all(client, [&out, &[], &[], &[]], &mut 0).await;
+            let _shown_later = write_all(client, [&out], &mut 0).await;
         }
         receiver.drop_head();
         Ok(())

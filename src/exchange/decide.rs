@@ -2,9 +2,9 @@
 //!
 //! A pure function of the head and the configuration; nothing is written and nothing is waited for.
 
-use crate::dialect::Family;
+use crate::buf::{Grower, Reservation};
+use crate::dialect::{Dialect, Family};
 use crate::exchange::reject::Rejection;
-use crate::exchange::rewrite::{RequestRewrite, request_head};
 use crate::exchange::{Core, RequestId};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
@@ -12,10 +12,10 @@ use crate::http1::head::{RequestHead, Version, field, values};
 use crate::http1::hop::ConnectionOptions;
 use crate::http1::host::host;
 use crate::http1::target::{Target, has_dot_segments, parse_target};
-use crate::lane::Body;
+use crate::lane::{Asks, Body, Inspection, Lane, Rigour, choose};
 use crate::local::Answer;
-use crate::route::{ProviderId, guess_family, match_path};
-use crate::upstream::EndpointId;
+use crate::peek::Demand;
+use crate::route::{Routed, guess_family, match_path};
 
 /// What is done with a request.
 #[derive(Debug)]
@@ -38,7 +38,6 @@ pub(super) enum Decision {
 pub(super) struct Asked {
     pub(super) id: RequestId,
     pub(super) family: Family,
-    pub(super) provider: ProviderId,
     pub(super) chunked: bool,
     pub(super) expects_continue: bool,
     pub(super) version: Version,
@@ -66,12 +65,21 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Forward {
     pub(super) asked: Asked,
-    /// The head for the provider.
-    pub(super) head: Vec<u8>,
+    /// Where it goes, if the head alone decides; otherwise the body's model does.
+    pub(super) route: Option<Routed>,
+    /// Whether the body must be a request of one of the three dialects.
+    pub(super) judged: bool,
+    /// Whether the body has a content coding.
+    pub(super) coded: bool,
+    pub(super) length: BodyLength,
     pub(super) body: Body,
+    /// Memory for a body that is held beyond a window.
+    pub(super) reservation: Option<Reservation>,
+    /// The right to ask for more, for a body of unknown length.
+    pub(super) grower: Option<Grower>,
 }
 
-/// Decides from the head, which lies at the front of `bytes`.
+/// Decides from the head, whose text is `bytes`.
 pub(super) fn decide(core: &Core, head: &RequestHead, bytes: &[u8], id: RequestId) -> Decision {
     match judge(core, head, bytes, id) {
         Ok(decision) => decision,
@@ -133,29 +141,25 @@ fn judge(
     if asks_for_websocket(head, bytes) && matched.path.ends_with(b"/responses") {
         return Err(Failure::WebSocket);
     }
-    let (provider, settings) = core
-        .table
-        .default_of(matched.family)
-        .ok_or(Failure::NoProvider)?;
-    let endpoint = core
-        .upstreams
-        .pool(EndpointId::new(provider.index()))
-        .ok_or(Failure::NoProvider)?
-        .endpoint();
-    let rewrite = RequestRewrite {
-        prefix: endpoint.settings.prefix.as_bytes(),
-        path: matched.path,
-        query,
-        authority: endpoint.settings.authority.as_bytes(),
+    let named_models = core.table.has_models(matched.family);
+    if method == b"GET" && matched.is_model_list() && named_models {
+        let close = !keeps_open(head, bytes) || length != BodyLength::None;
+        let names = core.table.names(matched.family);
+        let id = id.to_string();
+        return Ok(Decision::Local(Answer::models(matched.family, &names, &id, close)));
+    }
+    let content = Content {
+        dialect: matched.dialect().filter(|_| method == b"POST"),
+        json: is_json(head, bytes),
+        coded: is_coded(head, bytes),
         length,
-        credential: settings.auth.outgoing(false),
-        anthropic_version: settings.anthropic_version.as_deref(),
     };
+    let (route, inspection) = read_for(core, matched.family, content)?;
+    let judged = inspection.is_some() && content.dialect.is_some();
     Ok(Decision::Forward(Box::new(Forward {
         asked: Asked {
             id,
             family: matched.family,
-            provider,
             chunked: length == BodyLength::Chunked,
             expects_continue: expects_continue && head.version == Version::Http11,
             version: head.version,
@@ -163,9 +167,79 @@ fn judge(
             wants_trailers: wants_trailers(head, bytes),
             keeps_open: keeps_open(head, bytes),
         },
-        head: request_head(head, bytes, &options, &rewrite),
-        body: Body::new(length, core.settings.body_bytes, false),
+        route,
+        judged,
+        coded: content.coded,
+        length,
+        body: Body::new(length, core.settings.body_bytes, false).inspected(inspection),
+        reservation: None,
+        grower: None,
     })))
+}
+
+/// What the head says of the body's content.
+#[derive(Clone, Copy, Debug)]
+struct Content {
+    /// The dialect, on a path whose bodies are read.
+    dialect: Option<Dialect>,
+    json: bool,
+    coded: bool,
+    length: BodyLength,
+}
+
+/// The route that is known at the head, and what the body is read for.
+fn read_for(
+    core: &Core,
+    family: Family,
+    content: Content,
+) -> Result<(Option<Routed>, Option<Inspection>), Failure> {
+    let default = || core.table.default_of(family).ok_or(Failure::NoProvider);
+    if matches!(content.length, BodyLength::None | BodyLength::Known(0)) {
+        return Ok((Some(default()?), None));
+    }
+    let trailing_max = core.settings.window_bytes as u64;
+    let inspect = |dialect, demand, rigour| {
+        Some(Inspection::new(dialect, demand, rigour, trailing_max))
+    };
+    let only = core.table.only(family);
+    let asks = Asks {
+        same_dialect: true,
+        coded: content.coded,
+        fact: only.is_none(),
+        patch: false,
+    };
+    match (content.dialect, only) {
+        // Compressed bytes are never scanned as JSON; who needs no fact of them lets them pass.
+        (_, Some(only)) if content.coded => Ok((Some(only), None)),
+        (Some(dialect), Some(only)) => {
+            Ok((Some(only), inspect(dialect, Demand::NOTHING, Rigour::Structure)))
+        }
+        (None, Some(only)) => Ok((Some(only), None)),
+        (Some(dialect), None) => match choose(asks) {
+            Lane::Wire => Ok((None, inspect(dialect, Demand::MODEL, Rigour::Required))),
+            Lane::Canonical(_) => Err(Failure::ContentCoding),
+        },
+        (None, None) if content.json && !content.coded => {
+            Ok((None, inspect(Dialect::Chat, Demand::MODEL, Rigour::Lenient)))
+        }
+        (None, None) => Ok((Some(default()?), None)),
+    }
+}
+
+/// Whether the body says that it is JSON (RFC 8259 §11, RFC 6839 §3.1).
+fn is_json(head: &RequestHead, bytes: &[u8]) -> bool {
+    let value = field(&head.fields, bytes, "content-type").unwrap_or_default();
+    let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
+    let media = media.trim_ascii().to_ascii_lowercase();
+    media == b"application/json" || media.ends_with(b"+json")
+}
+
+/// Whether the body has a content coding other than `identity` (RFC 9110 §8.4).
+fn is_coded(head: &RequestHead, bytes: &[u8]) -> bool {
+    values(&head.fields, bytes, "content-encoding")
+        .flat_map(|value| value.split(|byte| *byte == b','))
+        .map(<[u8]>::trim_ascii)
+        .any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// HTTP/1.0 clients are answered and closed, whatever they ask for.

@@ -5,8 +5,10 @@
 
 mod attempt;
 mod decide;
+mod gather;
 mod intake;
 mod linger;
+mod plan;
 mod reject;
 mod rewrite;
 
@@ -20,7 +22,7 @@ use std::time::Duration;
 
 pub use rewrite::anthropic_version;
 
-use crate::buf::{Input, Pool};
+use crate::buf::{Budget, Input, Pool};
 use crate::exchange::decide::{Decision, decide};
 use crate::exchange::intake::Arrival;
 use crate::exchange::reject::Rejection;
@@ -56,6 +58,8 @@ pub struct Settings {
     pub keepalive: Duration,
     /// Longest wait for the next bytes of a body, or for a peer to take some.
     pub idle: Duration,
+    /// Longest wait for memory to hold a body.
+    pub reservation: Duration,
     /// How long what a client still sends after an early answer is read.
     pub linger: Duration,
 }
@@ -71,6 +75,8 @@ pub struct Core {
     pub upstreams: Upstreams,
     /// Blocks for bytes.
     pub blocks: Pool,
+    /// Memory for bodies that are held, of all cores.
+    pub budget: Budget,
     /// Given when the process ends.
     pub stop: Stop,
     /// Request ids of this core.
@@ -127,6 +133,8 @@ struct Client {
     stream: TcpStream,
     input: Input,
     head: RequestHead,
+    /// The bytes of the head that is being served; the spans of `head` lie in it.
+    head_text: Vec<u8>,
     /// Whether a response of the present exchange may have begun.
     answering: Cell<bool>,
 }
@@ -155,6 +163,7 @@ pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
         stream,
         input: Input::new(core.blocks.clone()),
         head: RequestHead::default(),
+        head_text: Vec::new(),
         answering: Cell::new(false),
     };
     let mut first = true;
@@ -226,9 +235,11 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
     client.answering.set(false);
     let idle = Some(core.settings.idle);
     client.stream.set_patience(idle, idle);
-    let decision = decide(core, &client.head, client.input.bytes(), id);
+    let text = client.input.bytes().get(..client.head.len);
+    client.head_text.clear();
+    client.head_text.extend_from_slice(text.unwrap_or_default());
     client.input.consume(client.head.len);
-    match decision {
+    match decide(core, &client.head, &client.head_text, id) {
         Decision::Local(answer) => answer.send(&client.stream).await,
         Decision::Reject { rejection, unread } => {
             rejection.send(&client.stream).await;
@@ -238,10 +249,12 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
                 Next::KeepAlive
             }
         }
-        Decision::Forward(mut forward) => match intake::gather(client, &mut forward).await {
-            Ok(()) => attempt::forward(core, client, *forward).await,
-            Err(end) => intake::ended(client, &forward, end).await,
-        },
+        Decision::Forward(mut forward) => {
+            match gather::gather(core, client, &mut forward).await {
+                Ok(()) => attempt::forward(core, client, *forward).await,
+                Err(end) => gather::ended(client, &forward, end).await,
+            }
+        }
     }
 }
 

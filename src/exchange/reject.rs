@@ -9,6 +9,10 @@ use crate::lane::write_all;
 use crate::local::Answer;
 use crate::runtime::{TcpStream, race, sleep};
 
+/// Seconds after which a client may try again when the gateway was short of something: memory is
+/// given back as soon as a body was sent.
+const RETRY_AFTER: &[u8] = b"1";
+
 /// A refusal and how it is told.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rejection {
@@ -48,6 +52,9 @@ impl Rejection {
         );
         emit::field(&mut out, b"x-lanegate-request-id", id.as_bytes());
         emit::field(&mut out, b"x-lanegate-error", failure.code().as_bytes());
+        if failure.status() == 503 {
+            emit::field(&mut out, b"retry-after", RETRY_AFTER);
+        }
         if failure.is_deterministic() {
             emit::field(&mut out, b"x-should-retry", b"false");
         }
@@ -86,7 +93,7 @@ impl Answer {
 async fn write_own(to: &TcpStream, bytes: &[u8]) {
     let mut written = 0;
     race(
-        write_all(to, [bytes, &[], &[], &[]], &mut written),
+        write_all(to, [bytes], &mut written),
         sleep(OWN_ANSWER),
     )
     .await;
@@ -100,6 +107,7 @@ fn reason(status: u16) -> &'static [u8] {
         408 => b"Request Timeout",
         413 => b"Content Too Large",
         414 => b"URI Too Long",
+        415 => b"Unsupported Media Type",
         417 => b"Expectation Failed",
         426 => b"Upgrade Required",
         431 => b"Request Header Fields Too Large",

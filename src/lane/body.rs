@@ -4,6 +4,9 @@ use crate::buf::Input;
 use crate::http1::chunked::Decoder;
 use crate::http1::error::ChunkError;
 use crate::http1::framing::BodyLength;
+use crate::json::Broken;
+use crate::lane::inspect::Inspection;
+use crate::peek::{Peek, TopKey};
 
 /// What can be wrong with a body while it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,6 +15,12 @@ pub enum BodyError {
     Chunk(ChunkError),
     /// More bytes than the limit allows, seen only while they came (a chunked body).
     TooLong,
+    /// The body is not one JSON object.
+    Json(Broken),
+    /// A key that decides about the request comes twice, or in two spellings of one name.
+    Ambiguous(TopKey),
+    /// More white space after the JSON object than a window holds.
+    TrailingSpace,
 }
 
 /// The state of a body: what was handed on, what is ready, and whether its end was seen.
@@ -23,6 +32,9 @@ pub struct Body {
     shape: Shape,
     ready: usize,
     ended: bool,
+    /// Decoded bytes handed on so far: the offset of the first ready byte.
+    offset: u64,
+    inspection: Option<Inspection>,
     /// Decoded bytes that may still come before the body is too long.
     allowed: u64,
 }
@@ -58,15 +70,44 @@ impl Body {
             shape,
             ready: 0,
             ended: false,
+            offset: 0,
+            inspection: None,
             allowed: limit,
         }
     }
 
-    /// Decodes what `input` holds beyond the ready bytes.
+    /// The body with its content judged as it arrives.
+    #[must_use]
+    pub fn inspected(mut self, inspection: Option<Inspection>) -> Self {
+        self.inspection = inspection;
+        self
+    }
+
+    /// The facts read so far, if the content is judged.
+    #[must_use]
+    pub fn facts(&self) -> Option<&Peek> {
+        self.inspection.as_ref()?.facts()
+    }
+
+    /// Decodes and judges what `input` holds beyond the ready bytes.
     ///
     /// # Errors
-    /// When the coding is broken or the body is longer than allowed.
+    /// When the coding is broken, the body longer than allowed, or its content refused.
     pub fn absorb(&mut self, input: &mut Input) -> Result<(), BodyError> {
+        let seen = self.ready;
+        self.decode(input)?;
+        let complete = self.is_complete();
+        if let Some(inspection) = &mut self.inspection {
+            let new = input.bytes().get(seen..self.ready).unwrap_or_default();
+            inspection.see(new)?;
+            if complete {
+                inspection.end()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, input: &mut Input) -> Result<(), BodyError> {
         match &mut self.shape {
             Shape::Known(left) => {
                 self.ready = usize::try_from(*left)
@@ -115,6 +156,18 @@ impl Body {
         self.ready
     }
 
+    /// How many of the ready bytes may be released: all of them once the body is complete, and
+    /// until then those before the byte that closes its JSON root.
+    #[must_use]
+    pub fn releasable(&self) -> usize {
+        match &self.inspection {
+            Some(inspection) if !self.is_complete() => {
+                inspection.releasable(self.offset, self.ready)
+            }
+            _ => self.ready,
+        }
+    }
+
     /// Whether everything that is not handed on yet is ready.
     #[must_use]
     pub fn is_complete(&self) -> bool {
@@ -137,6 +190,7 @@ impl Body {
     pub fn hand_on(&mut self, input: &mut Input, count: usize) {
         let count = count.min(self.ready);
         self.ready -= count;
+        self.offset = self.offset.saturating_add(count as u64);
         if let Shape::Known(left) = &mut self.shape {
             *left = left.saturating_sub(count as u64);
         }

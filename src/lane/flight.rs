@@ -10,15 +10,13 @@ const CHUNK_END: &[u8] = b"\r\n";
 /// Ends the data of the final chunk and the body after it, without trailers.
 const CHUNK_END_LAST: &[u8] = b"\r\n0\r\n\r\n";
 
-/// Parts of a write, at most.
-const PARTS: usize = 4;
-
 /// A piece of a body in the framing of the connection it goes to.
 pub(super) struct Flight<'a> {
     /// The message head, or nothing after the first flight.
     pub(super) head: &'a [u8],
-    /// Decoded body bytes.
-    pub(super) data: &'a [u8],
+    /// Decoded body bytes: what is before a patch, its replacement, and what is behind it. Only the
+    /// first is used where nothing is patched.
+    pub(super) data: [&'a [u8]; 3],
     /// Whether these are the last bytes of the body.
     pub(super) last: bool,
     /// Whether the body travels as chunks.
@@ -30,8 +28,9 @@ pub(super) struct Flight<'a> {
 impl Flight<'_> {
     /// Writes everything. `written` counts what the socket took, also when it fails.
     pub(super) async fn write(&self, to: &TcpStream, written: &mut u64) -> io::Result<()> {
-        let header = ChunkHeader::new(self.data.len() as u64);
-        let framed = self.chunked && !self.data.is_empty();
+        let length: usize = self.data.iter().map(|piece| piece.len()).sum();
+        let header = ChunkHeader::new(length as u64);
+        let framed = self.chunked && length > 0;
         let before: &[u8] = if framed { header.as_bytes() } else { &[] };
         let after: &[u8] = match (framed, self.chunked && self.last, self.ending.is_empty()) {
             (true, true, true) => CHUNK_END_LAST,
@@ -40,9 +39,10 @@ impl Flight<'_> {
             (true, _, _) => CHUNK_END,
             (false, false, _) => &[],
         };
-        write_all(to, [self.head, before, self.data, after], written).await?;
+        let [start, patch, rest] = self.data;
+        write_all(to, [self.head, before, start, patch, rest, after], written).await?;
         if framed && self.last && !self.ending.is_empty() {
-            write_all(to, [self.ending, &[], &[], &[]], written).await?;
+            write_all(to, [self.ending], written).await?;
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ pub async fn write_all(to: &TcpStream, parts: [&[u8]; PARTS], written: &mut u64)
 }
 
 /// `parts` without their first `done` bytes.
-fn rest(parts: [&[u8]; PARTS], mut done: usize) -> [IoSlice<'_>; PARTS] {
+fn rest<const N: usize>(parts: [&[u8]; N], mut done: usize) -> [IoSlice<'_>; N] {
     parts.map(|part| {
         let skip = done.min(part.len());
         done -= skip;
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_skipped_across_parts() {
-        let parts: [&[u8]; PARTS] = [b"ab", b"", b"cde", b"f"];
+        let parts: [&[u8]; 4] = [b"ab", b"", b"cde", b"f"];
         for done in 0..=6 {
             let left: Vec<u8> = rest(parts, done).iter().flat_map(|s| s.to_vec()).collect();
             assert_eq!(left, &b"abcdef"[done..]);

@@ -9,13 +9,18 @@ use std::io;
 use std::time::Duration;
 
 use crate::buf::Input;
+use crate::json::Patch;
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
-use crate::limits::{ACKNOWLEDGED_LOOK_MS, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
+use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
 use crate::runtime::{TcpStream, sleep};
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
 const BURST: u32 = 4;
+
+/// Bytes that a request may keep in user memory while it streams: the tail that is withheld, which
+/// is at most a window of white space, and a read behind it.
+const UNREAD_MAX: usize = WIDE_BLOCK_BYTES + BLOCK_BYTES;
 
 /// Why sending ended before the request was complete.
 #[derive(Debug)]
@@ -45,23 +50,30 @@ pub struct Source<'a> {
 #[derive(Debug)]
 pub struct Sender {
     head: Vec<u8>,
+    /// Lies within the first flight: nothing is sent before it is known.
+    patch: Option<Patch>,
     chunked: bool,
     opened: bool,
     committed: bool,
     complete: bool,
+    /// Body bytes of the first flight, until it is committed.
+    held: usize,
     written: u64,
 }
 
 impl Sender {
-    /// A request with this head, its body framed in chunks or as a declared length.
+    /// A request with this head, its body framed in chunks or as a declared length, and with one
+    /// span of it replaced.
     #[must_use]
-    pub fn new(head: Vec<u8>, chunked: bool) -> Self {
+    pub fn new(head: Vec<u8>, patch: Option<Patch>, chunked: bool) -> Self {
         Self {
             head,
+            patch,
             chunked,
             opened: false,
             committed: false,
             complete: false,
+            held: 0,
             written: 0,
         }
     }
@@ -89,7 +101,7 @@ impl Sender {
         if !self.committed {
             self.committed = true;
             if self.opened {
-                source.body.hand_on(source.input, source.body.ready());
+                source.body.hand_on(source.input, self.held);
             }
         }
     }
@@ -113,7 +125,8 @@ impl Sender {
         acknowledged: impl Fn() -> bool,
     ) -> Result<(), SendError> {
         if !self.opened {
-            self.flight(source, upstream, true).await?;
+            self.held = source.body.releasable();
+            self.first_flight(source, upstream).await?;
             self.opened = true;
             self.complete = source.body.is_complete();
             if reused && !self.complete {
@@ -142,11 +155,7 @@ impl Sender {
                 return Ok(());
             }
             source.body.absorb(source.input).map_err(SendError::Body)?;
-            if source.body.ready() > 0 || source.body.is_complete() {
-                self.flight(source, upstream, false).await?;
-                self.complete = source.body.is_complete();
-                source.body.hand_on(source.input, source.body.ready());
-            }
+            self.next_flight(source, upstream).await?;
             if self.complete {
                 return Ok(());
             }
@@ -154,29 +163,58 @@ impl Sender {
         Ok(())
     }
 
-    async fn flight(
+    async fn first_flight(
         &mut self,
         source: &Source<'_>,
         upstream: &TcpStream,
-        first: bool,
     ) -> Result<(), SendError> {
-        let data = source
-            .input
-            .bytes()
-            .get(..source.body.ready())
-            .unwrap_or_default();
+        let data = source.input.bytes().get(..self.held).unwrap_or_default();
         let flight = Flight {
-            head: if first { &self.head } else { &[] },
-            data,
+            head: &self.head,
+            data: patched(data, self.patch.as_ref()),
             last: source.body.is_complete(),
             chunked: self.chunked,
             ending: &[],
         };
-        flight
-            .write(upstream, &mut self.written)
-            .await
-            .map_err(SendError::Upstream)
+        let written = flight.write(upstream, &mut self.written).await;
+        written.map_err(SendError::Upstream)
     }
+
+    /// Sends what may be released now, if anything.
+    async fn next_flight(
+        &mut self,
+        source: &mut Source<'_>,
+        upstream: &TcpStream,
+    ) -> Result<(), SendError> {
+        let count = source.body.releasable();
+        let last = source.body.is_complete();
+        if count > 0 || last {
+            let data = source.input.bytes().get(..count).unwrap_or_default();
+            let flight = Flight {
+                head: &[],
+                data: [data, &[], &[]],
+                last,
+                chunked: self.chunked,
+                ending: &[],
+            };
+            let written = flight.write(upstream, &mut self.written).await;
+            written.map_err(SendError::Upstream)?;
+            self.complete = last;
+            source.body.hand_on(source.input, count);
+        }
+        Ok(())
+    }
+}
+
+/// The first bytes of a body around the span that is replaced.
+fn patched<'a>(data: &'a [u8], patch: Option<&'a Patch>) -> [&'a [u8]; 3] {
+    let Some(patch) = patch else {
+        return [data, &[], &[]];
+    };
+    let at = |offset: u64| usize::try_from(offset).map_or(data.len(), |at| at.min(data.len()));
+    let before = data.get(..at(patch.start)).unwrap_or_default();
+    let behind = data.get(at(patch.end)..).unwrap_or_default();
+    [before, &patch.replacement, behind]
 }
 
 fn client_end(error: io::Error) -> SendError {
@@ -191,7 +229,7 @@ fn read_some(source: &mut Source<'_>) -> Result<usize, SendError> {
     if source.body.expected() > WIDEN_ABOVE_BYTES {
         source.input.widen();
     }
-    let Some(room) = source.input.room(WIDE_BLOCK_BYTES) else {
+    let Some(room) = source.input.room(UNREAD_MAX) else {
         return Ok(0);
     };
     match source.client.try_read(room) {

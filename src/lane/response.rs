@@ -151,9 +151,10 @@ impl Receiver {
             TrailerFields::Relay if last => trailer_section(body.trailers()),
             TrailerFields::Relay | TrailerFields::Drop => Vec::new(),
         };
+        let ready = self.input.bytes().get(..body.ready()).unwrap_or_default();
         let flight = Flight {
             head,
-            data: self.input.bytes().get(..body.ready()).unwrap_or_default(),
+            data: [ready, &[], &[]],
             last,
             chunked: out.framing == Framing::Chunked,
             ending: &ending,

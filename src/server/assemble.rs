@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::buf::Pool;
+use crate::buf::{Budget, Pool};
 use crate::config::{self, Config, ProviderDialect};
 use crate::dialect::Family;
 use crate::exchange::{Core, HalfClose, RequestIds, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
-use crate::route::{Provider, Table};
+use crate::route::{Mapping, Pattern, Provider, Table};
 use crate::runtime::Stop;
 use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
 
@@ -21,6 +21,7 @@ pub(super) struct Plan {
     pub(super) resolvers: Resolvers,
     settings: Settings,
     block_bytes: usize,
+    budget: Budget,
     /// Client connections that one core may have.
     pub(super) connections: usize,
     /// Longest wait for running exchanges at the end.
@@ -36,13 +37,15 @@ impl Plan {
             .cloned()
             .collect();
         let endpoints: Vec<_> = providers.iter().map(endpoint).collect();
-        let memory = usize::try_from(config.limits.memory_bytes).unwrap_or(usize::MAX);
+        let memory = config.limits.memory();
+        let requests = usize::try_from(memory.requests).unwrap_or(usize::MAX);
         Self {
             resolvers: Resolvers::start(&endpoints),
             providers,
             endpoints,
             settings: settings(config),
-            block_bytes: memory / workers,
+            block_bytes: requests / workers,
+            budget: Budget::new(memory.reservations),
             connections: config.limits.connections.div_ceil(workers),
             drain: config.timeouts.drain,
         }
@@ -56,6 +59,7 @@ impl Plan {
             table: Table::new(providers),
             upstreams: Upstreams::new(&self.endpoints),
             blocks: Pool::new(self.block_bytes),
+            budget: self.budget.clone(),
             stop: Stop::default(),
             ids: RequestIds::new(seed),
             connections: Cell::new(0),
@@ -85,6 +89,7 @@ fn settings(config: &Config) -> Settings {
         head_timeout: timeouts.head,
         keepalive: timeouts.keepalive,
         idle: timeouts.idle,
+        reservation: timeouts.reservation,
         linger: timeouts.linger,
     }
 }
@@ -111,8 +116,18 @@ fn provider(provider: &config::Provider) -> Provider {
     Provider {
         family,
         default: provider.default,
+        name: provider.name.clone(),
+        models: provider.models.iter().map(mapping).collect(),
+        list: provider.list.clone(),
         auth: provider.auth.clone(),
         anthropic_version: (family == Family::Anthropic)
             .then(|| anthropic_version(provider.anthropic_version.as_deref())),
+    }
+}
+
+fn mapping(model: &config::ModelMapping) -> Mapping {
+    Mapping {
+        from: Pattern::new(&model.from),
+        to: model.to.clone(),
     }
 }

@@ -1,54 +1,6 @@
-//! Where a request may go: path → API family and the path the provider sees → provider.
+//! Paths: which API family answers on one, and what the provider sees of it.
 
-use crate::auth::ProviderAuth;
-use crate::dialect::Family;
-
-/// Position of a provider in the table, in configuration order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ProviderId(usize);
-
-impl ProviderId {
-    /// The position as an index into lists that were built from the same configuration.
-    #[must_use]
-    pub fn index(self) -> usize {
-        self.0
-    }
-}
-
-/// What the table knows of a provider. Holds no address.
-#[derive(Debug)]
-pub struct Provider {
-    /// Which clients' paths it serves.
-    pub family: Family,
-    /// Whether it is the default of its family.
-    pub default: bool,
-    /// Which credential it gets.
-    pub auth: ProviderAuth,
-    /// Value for requests of the Anthropic family that name no version themselves.
-    pub anthropic_version: Option<String>,
-}
-
-/// All enabled providers, immutable.
-#[derive(Debug)]
-pub struct Table {
-    providers: Vec<Provider>,
-}
-
-impl Table {
-    /// A table of `providers` in configuration order.
-    #[must_use]
-    pub fn new(providers: Vec<Provider>) -> Self {
-        Self { providers }
-    }
-
-    /// The default provider of a family.
-    #[must_use]
-    pub fn default_of(&self, family: Family) -> Option<(ProviderId, &Provider)> {
-        let mut all = self.providers.iter().enumerate();
-        all.find(|(_, p)| p.family == family && p.default)
-            .map(|(i, p)| (ProviderId(i), p))
-    }
-}
+use crate::dialect::{Dialect, Family};
 
 /// A path that some API answers on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +9,33 @@ pub struct Matched<'a> {
     pub family: Family,
     /// The path for the provider, as raw bytes that begin with `/`.
     pub path: &'a [u8],
+}
+
+impl Matched<'_> {
+    /// The dialect of the bodies on this path, if it is one of the three that are read: the path ends in
+    /// `/chat/completions`, `/messages` or `/responses` (decision S6; token counting is none).
+    /// ASCII case is ignored, because some servers ignore it.
+    #[must_use]
+    pub fn dialect(&self) -> Option<Dialect> {
+        const ENDINGS: [(&[u8], Dialect); 3] = [
+            (b"/chat/completions", Dialect::Chat),
+            (b"/messages", Dialect::Messages),
+            (b"/responses", Dialect::Responses),
+        ];
+        let path = self.path;
+        let ends = |ending: &[u8]| {
+            let start = path.len().checked_sub(ending.len());
+            let end = start.and_then(|start| path.get(start..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
+        };
+        ENDINGS.into_iter().find_map(|(ending, dialect)| ends(ending).then_some(dialect))
+    }
+
+    /// Whether this is the path of the model list.
+    #[must_use]
+    pub fn is_model_list(&self) -> bool {
+        self.path == b"/v1/models"
+    }
 }
 
 /// Finds the family that answers on a path (raw bytes, without query). `anthropic_client` is

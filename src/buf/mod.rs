@@ -5,6 +5,10 @@
 //! are granted only while the core uses less than half of its request share: an upload is then
 //! slower by a few system calls, never refused.
 
+mod budget;
+
+pub use budget::{Ask, Budget, Grower, Reservation};
+
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -68,6 +72,13 @@ impl Pool {
         self.lend(None, bytes)
     }
 
+    /// Whether less than half of the share is in use, so that an exchange may gather a full window.
+    #[must_use]
+    pub fn is_roomy(&self) -> bool {
+        let shelf = self.shelf.borrow();
+        shelf.used_bytes <= shelf.share_bytes / 2
+    }
+
     /// Bytes of the blocks that are lent at this moment.
     #[must_use]
     pub fn used_bytes(&self) -> usize {
@@ -76,7 +87,7 @@ impl Pool {
 
     fn lend(&self, kept: Option<Box<[u8]>>, bytes: usize) -> Block {
         let mut shelf = self.shelf.borrow_mut();
-        shelf.used_bytes = shelf.used_bytes.saturating_add(bytes);
+        shelf.used_bytes = shelf.used_bytes.saturating_add(counted(bytes));
         drop(shelf);
         let bytes = kept.unwrap_or_else(|| vec![0; bytes].into_boxed_slice());
         Block {
@@ -84,6 +95,12 @@ impl Pool {
             home: self.clone(),
         }
     }
+}
+
+/// Bytes of a block that count against the core's share. Larger ones hold bodies whose memory was
+/// reserved from the budget.
+fn counted(bytes: usize) -> usize {
+    if bytes <= WIDE_BLOCK_BYTES { bytes } else { 0 }
 }
 
 impl fmt::Debug for Pool {
@@ -117,7 +134,7 @@ impl Drop for Block {
     fn drop(&mut self) {
         let mut shelf = self.home.shelf.borrow_mut();
         let bytes = std::mem::take(&mut self.bytes);
-        shelf.used_bytes = shelf.used_bytes.saturating_sub(bytes.len());
+        shelf.used_bytes = shelf.used_bytes.saturating_sub(counted(bytes.len()));
         let (shelf, cap) = match bytes.len() {
             BLOCK_BYTES => (&mut shelf.ordinary, IDLE_BLOCKS),
             WIDE_BLOCK_BYTES => (&mut shelf.wide, IDLE_WIDE_BLOCKS),
@@ -244,6 +261,22 @@ impl Input {
             .as_mut()
             .and_then(|b| b.get_mut(end..))
             .filter(|room| !room.is_empty())
+    }
+
+    /// Moves the unread bytes into a block of at least `bytes`, for a body that was reserved for.
+    pub fn reserve(&mut self, bytes: usize) {
+        if self.block.as_ref().is_some_and(|block| block.len() >= bytes) {
+            return;
+        }
+        let mut block = self.pool.at_least(bytes);
+        let held = self.bytes();
+        let count = held.len();
+        if let Some(room) = block.get_mut(..count) {
+            room.copy_from_slice(held);
+        }
+        self.block = Some(block);
+        self.start = 0;
+        self.end = count;
     }
 
     /// Exchanges the block for an empty wide one if the input is empty and the pool grants it.

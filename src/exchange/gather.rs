@@ -1,0 +1,190 @@
+//! From a head to as much of its body as must be there before it may be forwarded.
+//!
+//! A body that fits a window is gathered whole, so that it is judged before a connection is taken.
+//! A longer one is forwarded from the moment its route is known. One whose route is not known when a
+//! window is full is held on, against a reservation of memory for all of it.
+
+use std::io;
+use std::time::Duration;
+
+use crate::clock;
+use crate::exchange::decide::Forward;
+use crate::exchange::{Client, Core, Next};
+use crate::failure::Failure;
+use crate::http1::framing::BodyLength;
+use crate::lane::write_all;
+use crate::limits::{BLOCK_BYTES, RESERVE_ABOVE_BYTES};
+use crate::runtime::sleep;
+
+/// Pause between two looks at a short budget.
+const BUDGET_LOOK: Duration = Duration::from_millis(5);
+
+/// Why a body was not gathered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GatherEnd {
+    /// The client left inside the body.
+    ClientGone,
+    /// The body is not what the head promised, or cannot be held.
+    Failed(Failure),
+}
+
+/// Meets an expectation, and reads until the request may be forwarded.
+pub(super) async fn gather(
+    core: &Core,
+    client: &mut Client,
+    forward: &mut Forward,
+) -> Result<(), GatherEnd> {
+    absorb(client, forward)?;
+    if forward.asked.expects_continue && client.input.is_empty() && !forward.body.is_complete() {
+        let interim: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+        let written = write_all(&client.stream, [interim], &mut 0).await;
+        written.map_err(|_| GatherEnd::ClientGone)?;
+    }
+    while !may_start(core, forward) {
+        let capacity = hold(core, client, forward).await?;
+        read_more(client, forward, capacity).await?;
+    }
+    Ok(())
+}
+
+/// Whether forwarding may begin with what is there.
+fn may_start(core: &Core, forward: &Forward) -> bool {
+    let ready = forward.body.ready();
+    if forward.body.is_complete() {
+        return true;
+    }
+    let window = if core.blocks.is_roomy() {
+        core.settings.window_bytes
+    } else {
+        BLOCK_BYTES
+    };
+    let full = ready >= window;
+    match (is_route_known(forward), forward.judged, forward.length) {
+        (true, true, BodyLength::Known(length)) => ready > 0 && (full || length > window as u64),
+        (true, false, BodyLength::Known(_)) => ready > 0,
+        (true, true, _) => full,
+        (true, false, _) => ready >= BLOCK_BYTES,
+        // Nobody says that this body has a model at all.
+        (false, false, _) => full,
+        (false, true, _) => false,
+    }
+}
+
+fn is_route_known(forward: &Forward) -> bool {
+    forward.route.is_some()
+        || forward
+            .body
+            .facts()
+            .is_some_and(|facts| !facts.model().is_open())
+}
+
+/// Sees to it that the body may grow, and says to how many bytes.
+async fn hold(
+    core: &Core,
+    client: &mut Client,
+    forward: &mut Forward,
+) -> Result<usize, GatherEnd> {
+    let window = core.settings.window_bytes.saturating_add(BLOCK_BYTES);
+    let ready = forward.body.ready();
+    if !forward.judged || is_route_known(forward) || ready < RESERVE_ABOVE_BYTES {
+        return Ok(window);
+    }
+    let held = forward.reservation.as_ref().map_or(0, |r| r.bytes());
+    if held > 0 && (ready as u64) < held {
+        return Ok(usize::try_from(held).unwrap_or(usize::MAX));
+    }
+    let most = core.settings.body_bytes.saturating_add(window as u64);
+    let wanted = match forward.length {
+        BodyLength::Known(length) => length.saturating_add(window as u64),
+        _ => held.max(window as u64).saturating_mul(2),
+    };
+    reserve(core, forward, wanted.min(most)).await?;
+    let bytes = usize::try_from(wanted.min(most)).unwrap_or(usize::MAX);
+    client.input.reserve(bytes);
+    Ok(bytes)
+}
+
+/// Waits for memory, first come first served and within `timeouts.reservation`. A body of unknown
+/// length grows by asking again, one such body at a time.
+async fn reserve(core: &Core, forward: &mut Forward, bytes: u64) -> Result<(), GatherEnd> {
+    let exhausted = GatherEnd::Failed(Failure::MemoryExhausted);
+    let deadline = clock::now() + core.settings.reservation;
+    if forward.asked.chunked && forward.grower.is_none() {
+        loop {
+            forward.grower = core.budget.grower();
+            if forward.grower.is_some() {
+                break;
+            }
+            if clock::now() >= deadline {
+                return Err(exhausted);
+            }
+            sleep(BUDGET_LOOK).await;
+        }
+    }
+    let mut ask = core.budget.ask(bytes);
+    if !ask.is_possible() {
+        return Err(exhausted);
+    }
+    loop {
+        if let Some(reservation) = ask.granted() {
+            // The smaller one is given back only now: its bytes are still held.
+            forward.reservation = Some(reservation);
+            return Ok(());
+        }
+        if clock::now() >= deadline {
+            return Err(exhausted);
+        }
+        sleep(BUDGET_LOOK).await;
+    }
+}
+
+/// Reads once, into at most `capacity` bytes of unread input.
+async fn read_more(
+    client: &mut Client,
+    forward: &mut Forward,
+    capacity: usize,
+) -> Result<(), GatherEnd> {
+    let Some(room) = client.input.room(capacity) else {
+        // A window of bytes without a route on a path that demands none.
+        return Err(GatherEnd::Failed(Failure::Internal));
+    };
+    match client.stream.try_read(room) {
+        Ok(0) => Err(GatherEnd::ClientGone),
+        Ok(count) => {
+            client.input.filled(count);
+            absorb(client, forward)
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            if client.input.is_empty() {
+                client.input.release();
+            }
+            client.stream.readable().await.map_err(client_end)
+        }
+        Err(_) => Err(GatherEnd::ClientGone),
+    }
+}
+
+fn client_end(error: io::Error) -> GatherEnd {
+    match error.kind() {
+        io::ErrorKind::TimedOut => GatherEnd::Failed(Failure::RequestTimeout),
+        _ => GatherEnd::ClientGone,
+    }
+}
+
+fn absorb(client: &mut Client, forward: &mut Forward) -> Result<(), GatherEnd> {
+    let absorbed = forward.body.absorb(&mut client.input);
+    absorbed.map_err(|error| GatherEnd::Failed(error.into()))
+}
+
+/// Ends an exchange whose body did not arrive as promised.
+pub(super) async fn ended(client: &Client, forward: &Forward, end: GatherEnd) -> Next {
+    match end {
+        // Nothing went upstream, and nobody is left to tell.
+        GatherEnd::ClientGone => Next::Cut,
+        GatherEnd::Failed(failure) => {
+            let rejection = forward.asked.rejection(failure, true);
+            rejection.send(&client.stream).await;
+            Next::Linger
+        }
+    }
+}
