@@ -73,6 +73,7 @@ fn smallest_file_has_every_default() {
     assert_eq!(config.timeouts.keepalive, seconds(75));
     assert_eq!(config.timeouts.drain, seconds(900));
     assert_eq!(config.timeouts.linger, seconds(2));
+    assert_eq!(config.timeouts.reservation, seconds(10));
     let [provider] = config.providers.as_slice() else {
         panic!("{config:?}")
     };
@@ -85,6 +86,7 @@ fn smallest_file_has_every_default() {
     assert_eq!(provider.keepalive_idle, seconds(4));
     assert_eq!(provider.timeouts.first_byte, seconds(600));
     assert!(provider.enabled && provider.default && !provider.local);
+    assert!(provider.models.is_empty() && provider.list.is_empty());
 }
 
 #[test]
@@ -95,7 +97,7 @@ server: { listen: ["127.0.0.1:1", "[::1]:2"], workers: 3, driver: epoll, half_cl
 authentication: none
 limits:
   { head_bytes: 8KiB, head_fields: 50, body_bytes: 1MiB, window_bytes: 32KiB, memory_bytes: 64MiB, connections: 100 }
-timeouts: { connect: 1s, head: 2s, idle: 3m, first_byte: 4m, keepalive: 5s, drain: 1h, linger: 250ms }
+timeouts: { connect: 1s, head: 2s, idle: 3m, first_byte: 4m, keepalive: 5s, drain: 1h, linger: 250ms, reservation: 6s }
 providers:
   - name: One
     dialect: anthropic
@@ -110,6 +112,8 @@ providers:
     local: false
     keepalive_idle: 30s
     timeouts: { connect: 7s, first_byte: 8s, idle: 9s }
+    models: [{ from: "claude-*", to: "{model}" }]
+    list: [claude-x]
 "#,
     );
     assert_eq!(config.server.listen.len(), 2);
@@ -119,6 +123,7 @@ providers:
     assert_eq!(config.limits.window_bytes, 32 * 1024);
     assert_eq!(config.limits.connections, 100);
     assert_eq!(config.timeouts.linger, Duration::from_millis(250));
+    assert_eq!(config.timeouts.reservation, Duration::from_secs(6));
     let [provider] = config.providers.as_slice() else {
         panic!("{config:?}")
     };
@@ -132,6 +137,7 @@ providers:
     assert_eq!(provider.anthropic_version.as_deref(), Some("2023-06-01"));
     assert_eq!(provider.keepalive_idle, Duration::from_secs(30));
     assert_eq!(provider.timeouts.idle, Duration::from_secs(9));
+    assert_eq!((provider.models.len(), provider.list.len()), (1, 1));
     assert!(
         !provider.local,
         "written down, so it beats the loopback address"
@@ -171,8 +177,8 @@ fn unknown_key_is_refused_with_a_suggestion() {
             "line 5: providers[0].timeouts.drain: unknown key; known",
         ),
         (
-            "models: []",
-            "line 5: providers[0].models: not available in this version",
+            "compat: {}",
+            "line 5: providers[0].compat: not available in this version",
         ),
         ("\"a b\": 1", "line 5: providers[0].\"a b\": unknown key"),
         ("1: x", "line 5: providers[0].1: unknown key"),
@@ -537,17 +543,21 @@ fn relations_between_limits_give_the_sum() {
             "limits.window_bytes: one window of 256KiB is larger",
         ),
         (
-            "limits: { memory_bytes: 2MiB, body_bytes: 1MiB, connections: 1 }",
-            "limits.window_bytes: 16 windows x 256KiB = 4MiB exceed memory_bytes 2MiB",
+            "limits: { memory_bytes: 4MiB, body_bytes: 1MiB, connections: 1 }",
+            "limits.memory_bytes: 4MiB less 1 connections x 16KiB response buffer leaves 4080KiB; \
+             half of that, 2040KiB, has to hold 16 windows x 256KiB = 4MiB, because a few slow \
+             uploads must not use all of it: raise memory_bytes to at least 8208KiB, or lower",
         ),
         (
-            "limits: { body_bytes: 512MiB }",
-            "limits.body_bytes: the largest body 512MiB + one window 256KiB = 524544KiB exceed",
+            "limits: { body_bytes: 256MiB }",
+            "limits.memory_bytes: 512MiB less 10000 connections x 16KiB response buffer leaves \
+             364288KiB; half of that, 182144KiB, has to hold the largest body 256MiB + one window \
+             256KiB = 262400KiB, because a body whose model comes last must fit: raise \
+             memory_bytes to at least 684800KiB, or lower",
         ),
         (
-            "limits: { connections: 20000 }",
-            "limits.connections: 20000 connections x 16KiB response buffer = 320000KiB exceed half \
-             of memory_bytes 512MiB: lower connections to 16384 or raise memory_bytes to 625MiB",
+            "limits: { connections: 40000 }",
+            "limits.memory_bytes: 512MiB less 40000 connections x 16KiB response buffer leaves 0;",
         ),
         (
             "timeouts: { drain: 1s }",
@@ -559,7 +569,42 @@ fn relations_between_limits_give_the_sum() {
             &format!("config: line 1: {message}"),
         );
     }
-    parse(&with_first_line("limits: { connections: 16384 }"));
+}
+
+#[test]
+fn named_smallest_memory_is_accepted_and_a_byte_less_is_not() {
+    for limits in [
+        "connections: 1",
+        "connections: 100000",
+        "connections: 3, body_bytes: 1MiB",
+        "connections: 3, body_bytes: 1000001, window_bytes: 16KiB",
+        "connections: 3, body_bytes: 4MiB",
+    ] {
+        let line = |memory: &str| {
+            with_first_line(&format!("limits: {{ {limits}, memory_bytes: {memory} }}"))
+        };
+        let message = refused(&line("64KiB"));
+        let (_, rest) = message
+            .split_once("raise memory_bytes to at least ")
+            .unwrap();
+        let (smallest, _) = rest.split_once(',').unwrap();
+        let config = parse(&line(smallest));
+        let split = config.limits.memory();
+        assert_eq!(split.requests, split.reservations, "{limits}");
+        let less = config.limits.memory_bytes - 1;
+        assert_refused(
+            &line(&less.to_string()),
+            &format!("raise memory_bytes to at least {smallest}, or"),
+        );
+    }
+}
+
+#[test]
+fn effective_yaml_shows_how_memory_is_shared_out() {
+    let shown = parse(&with_first_line("")).effective_yaml();
+    let comment =
+        "  memory_bytes: 512MiB\n  # responses 156MiB, requests 178MiB, reservations 178MiB\n";
+    assert!(shown.contains(comment), "{shown}");
 }
 
 #[test]
@@ -746,7 +791,8 @@ fn effective_yaml_shows_no_secret_and_reads_back_the_same() {
                 - { name: \"a\\\"\\\\ é\", dialect: openai, base_url: \"http://h/p\", secret_env: OPENAI_API_KEY, auth: managed }\n  \
                 - { name: b, dialect: anthropic, base_url: \"http://[::1]\", secret_env: NOT_SET, auth: none }\n  \
                 - { name: c, dialect: openai, base_url: \"http://h\", auth: passthrough, default: true, enabled: false }\n  \
-                - { name: d, dialect: anthropic, base_url: \"http://h\", secret_env: ANTHROPIC_API_KEY, auth_header: x-key }\n";
+                - { name: d, dialect: anthropic, base_url: \"http://h\", secret_env: ANTHROPIC_API_KEY, auth_header: x-key, \
+                models: [{ from: \"*\", to: \"é/{model}\" }, { from: \"1\", to: \"null\" }], list: [\"a b\", \"'\\\"\"] }\n";
     let config = parse(full);
     let shown = config.effective_yaml();
     assert!(!shown.contains("hush"), "{shown}");

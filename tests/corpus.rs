@@ -10,12 +10,14 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::path::PathBuf;
 
+use lanegate::config;
 use lanegate::http1;
 
 /// A fuzz target and what it calls.
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[
+    ("config", config::fuzzing::file),
     ("http1_head", http1::fuzzing::head),
     ("http1_framing", http1::fuzzing::framing),
     ("http1_chunked", http1::fuzzing::chunked),

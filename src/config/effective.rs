@@ -7,7 +7,7 @@ use std::fmt::{self, Write};
 use crate::auth::Mode;
 use crate::auth::Scheme;
 use crate::auth::describe_auth;
-use crate::config::quantity::{show_duration, show_size};
+use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
     Authentication, Config, Driver, HalfClose, Limits, Provider, SecretFrom, Server, Timeouts,
     Workers,
@@ -67,6 +67,14 @@ fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
         show_size(wide(limits.window_bytes))
     )?;
     writeln!(out, "  memory_bytes: {}", show_size(limits.memory_bytes))?;
+    let split = limits.memory();
+    writeln!(
+        out,
+        "  # responses {}, requests {}, reservations {}",
+        show_about(split.responses),
+        show_about(split.requests),
+        show_about(split.reservations)
+    )?;
     writeln!(out, "  connections: {}", limits.connections)
 }
 
@@ -80,6 +88,7 @@ fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
         ("keepalive", timeouts.keepalive),
         ("drain", timeouts.drain),
         ("linger", timeouts.linger),
+        ("reservation", timeouts.reservation),
     ] {
         writeln!(out, "  {key}: {}", show_duration(wait))?;
     }
@@ -138,17 +147,28 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
         show_duration(provider.keepalive_idle)
     )?;
     writeln!(out, "    timeouts:")?;
-    writeln!(
-        out,
-        "      connect: {}",
-        show_duration(provider.timeouts.connect)
-    )?;
-    writeln!(
-        out,
-        "      first_byte: {}",
-        show_duration(provider.timeouts.first_byte)
-    )?;
-    writeln!(out, "      idle: {}", show_duration(provider.timeouts.idle))
+    for (key, wait) in [
+        ("connect", provider.timeouts.connect),
+        ("first_byte", provider.timeouts.first_byte),
+        ("idle", provider.timeouts.idle),
+    ] {
+        writeln!(out, "      {key}: {}", show_duration(wait))?;
+    }
+    write_models(out, provider)
+}
+
+fn write_models(out: &mut String, provider: &Provider) -> fmt::Result {
+    if provider.models.is_empty() {
+        writeln!(out, "    models: []")?;
+    } else {
+        writeln!(out, "    models:")?;
+    }
+    for mapping in &provider.models {
+        let (from, to) = (quoted(&mapping.from), quoted(&mapping.to));
+        writeln!(out, "      - {{ from: {from}, to: {to} }}")?;
+    }
+    let list: Vec<String> = provider.list.iter().map(|name| quoted(name)).collect();
+    writeln!(out, "    list: [{}]", list.join(", "))
 }
 
 fn secret_shown(provider: &Provider) -> String {

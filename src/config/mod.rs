@@ -18,6 +18,9 @@ mod base_url;
 mod effective;
 mod error;
 mod file;
+pub mod fuzzing;
+mod limits;
+mod models;
 mod provider;
 mod quantity;
 mod read;
@@ -27,6 +30,8 @@ mod schema;
 pub use base_url::{BaseUrl, BaseUrlError};
 pub use error::{ConfigError, Failure};
 pub use file::FILE_BYTES_MAX;
+pub use limits::{Limits, MemorySplit};
+pub use models::ModelMapping;
 pub use schema::key_paths;
 
 use provider::SECRET_BYTES_MAX;
@@ -112,40 +117,6 @@ pub enum Authentication {
     None,
 }
 
-/// Bounds on memory and on peers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes of a request head, 4 KiB to 1 MiB. Default 64 KiB: common servers stop at
-    /// 8 to 32 KiB, and agents add trace and beta headers to what those allow.
-    pub head_bytes: usize,
-    /// Fields of a request head, 1 to 1000. Default 200: twice what common HTTP libraries take.
-    pub head_fields: usize,
-    /// Bytes of a request body. Default 32 MiB: the request limit of the Anthropic Messages API,
-    /// the largest of the dialects served.
-    pub body_bytes: u64,
-    /// Bytes of a body that one exchange holds at a time, 16 KiB to 16 MiB. Default 256 KiB: most
-    /// agent requests fit, and larger ones fill the socket buffers of both sides.
-    pub window_bytes: usize,
-    /// Bytes of all request and response buffers. Default 512 MiB: a third for the response
-    /// buffers of `connections`, the rest for two thousand requests in flight.
-    pub memory_bytes: u64,
-    /// Client connections at a time. Default 10000: their response buffers come to 157 MiB.
-    pub connections: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head_bytes: 64 << 10,
-            head_fields: 200,
-            body_bytes: 32 << 20,
-            window_bytes: 256 << 10,
-            memory_bytes: 512 << 20,
-            connections: 10_000,
-        }
-    }
-}
-
 /// Bounds on waiting, each 1 ms to 24 h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
@@ -170,6 +141,10 @@ pub struct Timeouts {
     /// Reading on after an early error answer, so that the client can see it before a reset
     /// destroys it (RFC 9112 §9.6). Default 2 s. At most `drain`.
     pub linger: Duration,
+    /// A body that has to be held, for memory to hold it in; then 503. Default 10 s: an upload of
+    /// the largest size takes a few seconds, so the memory of one comes free, and a caller that is
+    /// told early can try again.
+    pub reservation: Duration,
 }
 
 impl Default for Timeouts {
@@ -182,6 +157,7 @@ impl Default for Timeouts {
             keepalive: Duration::from_secs(75),
             drain: Duration::from_secs(15 * 60),
             linger: Duration::from_secs(2),
+            reservation: Duration::from_secs(10),
         }
     }
 }
@@ -235,6 +211,10 @@ pub struct Provider {
     pub keepalive_idle: Duration,
     /// Own bounds on waiting, or those of [`Config::timeouts`].
     pub timeouts: ProviderTimeouts,
+    /// The models it takes, in match order.
+    pub models: Vec<ModelMapping>,
+    /// Names that the model list shows beside the literal ones of `models`.
+    pub list: Vec<String>,
 }
 
 /// Where a credential came from.
@@ -350,6 +330,8 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         local: mock.ip().to_canonical().is_loopback(),
         keepalive_idle: provider::KEEPALIVE_IDLE_PLAIN,
         timeouts: timeouts.into(),
+        models: Vec::new(),
+        list: Vec::new(),
     };
     Config {
         server: Server {

@@ -11,6 +11,7 @@ use crate::auth::Scheme;
 use crate::auth::Secret;
 use crate::config::base_url::BaseUrl;
 use crate::config::file::{Node, Value};
+use crate::config::models;
 use crate::config::read::{self, Reader, Section};
 use crate::config::resolve::{Sources, wait_range};
 use crate::config::schema::{PROVIDER, PROVIDER_TIMEOUTS};
@@ -122,6 +123,8 @@ fn one(
         first_byte: wait("first_byte", timeouts.first_byte),
         idle: wait("idle", timeouts.idle),
     };
+    let models = models::mappings(reader, section);
+    let list = models::list(reader, section);
     let auth = auth(reader, section, dialect, &credential);
     let (name, dialect, base_url) = (name?, dialect?, base_url?);
     if anthropic_version.is_some() && dialect != ProviderDialect::Anthropic {
@@ -148,6 +151,8 @@ fn one(
         keepalive_idle: keepalive_idle.unwrap_or(default_idle),
         timeouts,
         base_url,
+        models,
+        list,
     })
 }
 

@@ -44,6 +44,15 @@ pub(super) fn show_size(bytes: u64) -> String {
     format!("{}{unit}", bytes / size)
 }
 
+/// A size to the nearest whole number, of at least two digits, of the largest unit: for reading,
+/// at most a twentieth off.
+pub(super) fn show_about(bytes: u64) -> String {
+    let fits = SIZES.into_iter().find(|(_, size)| bytes / size >= 10);
+    let (unit, size) = fits.unwrap_or(("", 1));
+    let rounded = bytes.saturating_add(size / 2) / size;
+    format!("{rounded}{unit}")
+}
+
 fn largest<'a>(count: u64, units: &[(&'a str, u64)]) -> Option<(&'a str, u64)> {
     units
         .iter()
@@ -85,6 +94,21 @@ mod tests {
         ] {
             assert_eq!(parse_size(text), Some(bytes), "{text}");
             assert_eq!(show_size(bytes), text);
+        }
+    }
+
+    #[test]
+    fn sizes_for_reading_are_rounded() {
+        for (bytes, text) in [
+            (0, "0"),
+            (10_239, "10239"),
+            (10_240, "10KiB"),
+            (163_840_000, "156MiB"),
+            ((512 << 20) - 163_840_000 / 2, "434MiB"),
+            (3 << 29, "1536MiB"),
+            ((12 << 30) + (1 << 29), "13GiB"),
+        ] {
+            assert_eq!(show_about(bytes), text, "{bytes}");
         }
     }
 

@@ -7,19 +7,17 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::config::file::{Node, Value};
+use crate::config::limits;
 use crate::config::provider;
-use crate::config::quantity::{show_duration, show_size};
+use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
 use crate::config::schema::{LIMITS, ROOT, SERVER, TIMEOUTS};
 use crate::config::{
-    Authentication, Config, ConfigError, Driver, HalfClose, Limits, Server, Timeouts, Workers,
+    Authentication, Config, ConfigError, Driver, HalfClose, Server, Timeouts, Workers,
 };
-use crate::limits::BLOCK_BYTES;
 
 /// Addresses to listen on. Chosen: each costs one socket per worker.
 const LISTEN_MAX: usize = 64;
-/// Full windows that `memory_bytes` must hold, so that a few slow uploads cannot use all of it.
-const WINDOWS_MIN: u64 = 16;
 
 /// Where credentials come from.
 pub(super) struct Sources<'a> {
@@ -39,7 +37,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let server = server(&mut reader, &section);
     let authentication = authentication(&mut reader, &root, &section, &server);
     let section = reader.subsection(&root, "limits", &LIMITS);
-    let limits = limits(&mut reader, &section);
+    let limits = limits::read(&mut reader, &section);
     let section = reader.subsection(&root, "timeouts", &TIMEOUTS);
     let timeouts = timeouts(&mut reader, &section);
     let providers = provider::all(&mut reader, &root, timeouts, sources);
@@ -159,104 +157,6 @@ fn authentication(
     Authentication::None
 }
 
-fn limits(reader: &mut Reader, section: &Section<'_>) -> Limits {
-    let default = Limits::default();
-    let mut small = |key, default: usize, read: &dyn Fn(&Value) -> Result<u64, String>| {
-        let value = reader.take(section, key, read);
-        value
-            .and_then(|value| usize::try_from(value).ok())
-            .unwrap_or(default)
-    };
-    let bytes = |range: RangeInclusive<u64>| move |value: &Value| read::size(range.clone())(value);
-    let count = |range: RangeInclusive<u64>| move |value: &Value| read::count(range.clone())(value);
-    let head_bytes = small("head_bytes", default.head_bytes, &bytes(4 << 10..=1 << 20));
-    let head_fields = small("head_fields", default.head_fields, &count(1..=1000));
-    let window_bytes = small(
-        "window_bytes",
-        default.window_bytes,
-        &bytes(16 << 10..=16 << 20),
-    );
-    let connections = small("connections", default.connections, &count(1..=1_000_000));
-    let mut large = |key, default| {
-        reader
-            .take(section, key, read::size(64 << 10..=1 << 40))
-            .unwrap_or(default)
-    };
-    let body_bytes = large("body_bytes", default.body_bytes);
-    let memory_bytes = large("memory_bytes", default.memory_bytes);
-    let limits = Limits {
-        head_bytes,
-        head_fields,
-        body_bytes,
-        window_bytes,
-        memory_bytes,
-        connections,
-    };
-    relate_limits(reader, section, limits);
-    limits
-}
-
-/// The sums that have to come out. `usize` to `u64` cannot fail on the targets of this program.
-fn relate_limits(reader: &mut Reader, section: &Section<'_>, limits: Limits) {
-    let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-    let (window, body, memory) = (
-        wide(limits.window_bytes),
-        limits.body_bytes,
-        limits.memory_bytes,
-    );
-    let mut fail = |keys: [&str; 2], what: String| {
-        reader.fail(section.line_of(&keys), section.path_of(keys[0]), what);
-    };
-    if window > body {
-        let what = format!(
-            "one window of {} is larger than the largest body: raise body_bytes ({}) or lower \
-             window_bytes",
-            show_size(window),
-            show_size(body)
-        );
-        fail(["window_bytes", "body_bytes"], what);
-    }
-    let windows = window.saturating_mul(WINDOWS_MIN);
-    if windows > memory {
-        let what = format!(
-            "{WINDOWS_MIN} windows x {} = {} exceed memory_bytes {}",
-            show_size(window),
-            show_size(windows),
-            show_size(memory)
-        );
-        fail(["window_bytes", "memory_bytes"], what);
-    }
-    let held = body.saturating_add(window);
-    if held > memory {
-        let what = format!(
-            "the largest body {} + one window {} = {} exceed memory_bytes {}: such a body could \
-             never be held",
-            show_size(body),
-            show_size(window),
-            show_size(held),
-            show_size(memory)
-        );
-        fail(["body_bytes", "memory_bytes"], what);
-    }
-    // Every admitted exchange owns one block for its response.
-    let block = wide(BLOCK_BYTES);
-    let responses = wide(limits.connections).saturating_mul(block);
-    let half = memory / 2;
-    if responses > half {
-        let what = format!(
-            "{} connections x {} response buffer = {} exceed half of memory_bytes {}: lower \
-             connections to {} or raise memory_bytes to {}",
-            limits.connections,
-            show_size(block),
-            show_size(responses),
-            show_size(memory),
-            half / block,
-            show_size(responses.saturating_mul(2))
-        );
-        fail(["connections", "memory_bytes"], what);
-    }
-}
-
 fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
     let default = Timeouts::default();
     let mut wait = |key, default| {
@@ -272,6 +172,7 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
         keepalive: wait("keepalive", default.keepalive),
         drain: wait("drain", default.drain),
         linger: wait("linger", default.linger),
+        reservation: wait("reservation", default.reservation),
     };
     if timeouts.linger > timeouts.drain {
         let what = format!(

@@ -59,6 +59,7 @@ pub(super) const TIMEOUTS: Keys = Keys {
         "keepalive",
         "drain",
         "linger",
+        "reservation",
     ],
     later: &[],
 };
@@ -79,15 +80,15 @@ pub(super) const PROVIDER: Keys = Keys {
         "local",
         "keepalive_idle",
         "timeouts",
+        "models",
+        "list",
     ],
     later: &[
         "ca_file",
         "chunked",
         "compat",
         "faces",
-        "list",
         "liveness",
-        "models",
         "session_forwarding",
         "usage",
     ],
@@ -96,6 +97,11 @@ pub(super) const PROVIDER: Keys = Keys {
 pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
     known: &["connect", "first_byte", "idle"],
     later: &[],
+};
+
+pub(super) const MODEL: Keys = Keys {
+    known: &["from", "to"],
+    later: &["caching", "input", "max_tokens", "reasoning_efforts"],
 };
 
 /// Path of every key of this version, such as `limits.head_bytes` and `providers[].name`.
@@ -108,6 +114,7 @@ pub fn key_paths() -> Vec<String> {
         ("timeouts.", &TIMEOUTS),
         ("providers[].", &PROVIDER),
         ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
+        ("providers[].models[].", &MODEL),
     ];
     sections
         .into_iter()
