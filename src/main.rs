@@ -2,13 +2,14 @@
 
 #![expect(clippy::print_stderr, reason = "this is the command line")]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lanegate::config::{self, Config, Driver, Workers};
+use lanegate::dialect::Dialect;
 use lanegate::mock;
 
 /// Where a gateway without a configuration listens.
@@ -39,6 +40,12 @@ enum Command {
         /// The configuration file
         #[arg(long)]
         config: PathBuf,
+    },
+    /// Read a request body from standard input and print its facts as one line of JSON
+    Peek {
+        /// The API that the body is for
+        #[arg(long, value_parser = ["chat", "messages", "responses"])]
+        dialect: String,
     },
     /// Run the scripted provider that stands in for real ones
     Mock(Mock),
@@ -98,6 +105,7 @@ fn main() -> ExitCode {
         Command::Serve(options) => serve(&options),
         Command::Check { config } => check(&config),
         Command::Mock(options) => mock(options),
+        Command::Peek { dialect } => peek(&dialect),
     }
 }
 
@@ -151,6 +159,20 @@ fn check(path: &std::path::Path) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => failed(USAGE, &error.to_string()),
+    }
+}
+
+fn peek(dialect: &str) -> ExitCode {
+    let Some(dialect) = Dialect::from_name(dialect) else {
+        return failed(USAGE, "--dialect: expected chat, messages or responses");
+    };
+    let mut body = Vec::new();
+    match std::io::stdin().lock().read_to_end(&mut body) {
+        Ok(_) => {
+            say(&lanegate::peek::report(dialect, &body));
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(RUNTIME, &format!("standard input: {error}")),
     }
 }
 

@@ -229,7 +229,10 @@ mod tests {
         let mut large = budget.ask(80);
         assert!(large.granted().is_none());
         let mut small = budget.ask(10);
-        assert!(small.granted().is_none(), "30 bytes are free, but not its turn");
+        assert!(
+            small.granted().is_none(),
+            "30 bytes are free, but not its turn"
+        );
         drop(held);
         assert!(small.granted().is_none());
         let large = large.granted().unwrap();

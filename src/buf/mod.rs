@@ -265,7 +265,11 @@ impl Input {
 
     /// Moves the unread bytes into a block of at least `bytes`, for a body that was reserved for.
     pub fn reserve(&mut self, bytes: usize) {
-        if self.block.as_ref().is_some_and(|block| block.len() >= bytes) {
+        if self
+            .block
+            .as_ref()
+            .is_some_and(|block| block.len() >= bytes)
+        {
             return;
         }
         let mut block = self.pool.at_least(bytes);

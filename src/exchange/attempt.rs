@@ -44,11 +44,11 @@ enum End {
 
 /// Sends the request and relays the response; at most one more attempt under the retry rule.
 pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forward) -> Next {
-    let asked = forward.asked;
-    let Some(pool) = core.upstreams.pool(EndpointId::new(asked.provider.index())) else {
-        return fail(client, &mut forward, Failure::NoProvider).await;
+    let Planned { pool, head, patch } = match plan(core, client, &forward) {
+        Ok(planned) => planned,
+        Err(failure) => return fail(client, &mut forward, failure).await,
     };
-    let mut sender = Sender::new(std::mem::take(&mut forward.head), asked.chunked);
+    let mut sender = Sender::new(head, patch, forward.asked.chunked);
     let mut connection = pool.take().await;
     for _ in 0..ATTEMPTS {
         let taken = match connection {

@@ -120,8 +120,8 @@ fn judge(
     if !method.iter().all(u8::is_ascii_uppercase) {
         return Err(Failure::Method);
     }
-    let (path, query) = match target {
-        Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+    let path = match target {
+        Target::Origin { path, .. } | Target::Absolute { path, .. } => path,
         Target::Asterisk => return Err(Failure::NoRoute),
         Target::Authority => return Err(Failure::Method),
     };
@@ -146,7 +146,12 @@ fn judge(
         let close = !keeps_open(head, bytes) || length != BodyLength::None;
         let names = core.table.names(matched.family);
         let id = id.to_string();
-        return Ok(Decision::Local(Answer::models(matched.family, &names, &id, close)));
+        return Ok(Decision::Local(Answer::models(
+            matched.family,
+            &names,
+            &id,
+            close,
+        )));
     }
     let content = Content {
         dialect: matched.dialect().filter(|_| method == b"POST"),
@@ -198,9 +203,8 @@ fn read_for(
         return Ok((Some(default()?), None));
     }
     let trailing_max = core.settings.window_bytes as u64;
-    let inspect = |dialect, demand, rigour| {
-        Some(Inspection::new(dialect, demand, rigour, trailing_max))
-    };
+    let inspect =
+        |dialect, demand, rigour| Some(Inspection::new(dialect, demand, rigour, trailing_max));
     let only = core.table.only(family);
     let asks = Asks {
         same_dialect: true,
@@ -211,9 +215,10 @@ fn read_for(
     match (content.dialect, only) {
         // Compressed bytes are never scanned as JSON; who needs no fact of them lets them pass.
         (_, Some(only)) if content.coded => Ok((Some(only), None)),
-        (Some(dialect), Some(only)) => {
-            Ok((Some(only), inspect(dialect, Demand::NOTHING, Rigour::Structure)))
-        }
+        (Some(dialect), Some(only)) => Ok((
+            Some(only),
+            inspect(dialect, Demand::NOTHING, Rigour::Structure),
+        )),
         (None, Some(only)) => Ok((Some(only), None)),
         (Some(dialect), None) => match choose(asks) {
             Lane::Wire => Ok((None, inspect(dialect, Demand::MODEL, Rigour::Required))),

@@ -79,11 +79,7 @@ fn is_route_known(forward: &Forward) -> bool {
 }
 
 /// Sees to it that the body may grow, and says to how many bytes.
-async fn hold(
-    core: &Core,
-    client: &mut Client,
-    forward: &mut Forward,
-) -> Result<usize, GatherEnd> {
+async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result<usize, GatherEnd> {
     let window = core.settings.window_bytes.saturating_add(BLOCK_BYTES);
     let ready = forward.body.ready();
     if !forward.judged || is_route_known(forward) || ready < RESERVE_ABOVE_BYTES {

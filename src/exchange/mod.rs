@@ -249,12 +249,10 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
                 Next::KeepAlive
             }
         }
-        Decision::Forward(mut forward) => {
-            match gather::gather(core, client, &mut forward).await {
-                Ok(()) => attempt::forward(core, client, *forward).await,
-                Err(end) => gather::ended(client, &forward, end).await,
-            }
-        }
+        Decision::Forward(mut forward) => match gather::gather(core, client, &mut forward).await {
+            Ok(()) => attempt::forward(core, client, *forward).await,
+            Err(end) => gather::ended(client, &forward, end).await,
+        },
     }
 }
 

@@ -51,7 +51,9 @@ pub(super) fn plan<'a>(
         }
         (length, _) => length,
     };
-    let pool = core.upstreams.pool(EndpointId::new(routed.provider.index()));
+    let pool = core
+        .upstreams
+        .pool(EndpointId::new(routed.provider.index()));
     let pool = pool.ok_or(Failure::NoProvider)?;
     let head = head(core, client, (&routed, pool), length)?;
     Ok(Planned { pool, head, patch })

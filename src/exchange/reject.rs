@@ -92,11 +92,7 @@ impl Answer {
 /// client: a connection that broke shows at its next read.
 async fn write_own(to: &TcpStream, bytes: &[u8]) {
     let mut written = 0;
-    race(
-        write_all(to, [bytes], &mut written),
-        sleep(OWN_ANSWER),
-    )
-    .await;
+    race(write_all(to, [bytes], &mut written), sleep(OWN_ANSWER)).await;
 }
 
 /// The reason phrase of a status that the gateway itself sends (RFC 9110 §15, RFC 6585).

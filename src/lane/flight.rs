@@ -53,7 +53,11 @@ impl Flight<'_> {
 ///
 /// # Errors
 /// What the kernel says.
-pub async fn write_all(to: &TcpStream, parts: [&[u8]; PARTS], written: &mut u64) -> io::Result<()> {
+pub async fn write_all<const N: usize>(
+    to: &TcpStream,
+    parts: [&[u8]; N],
+    written: &mut u64,
+) -> io::Result<()> {
     let total: usize = parts.iter().map(|p| p.len()).sum();
     let mut done = 0_usize;
     while done < total {

@@ -117,7 +117,8 @@ impl Table {
     /// Whether any provider of the family names models.
     #[must_use]
     pub fn has_models(&self, family: Family) -> bool {
-        self.of(family).any(|(_, provider)| !provider.models.is_empty())
+        self.of(family)
+            .any(|(_, provider)| !provider.models.is_empty())
     }
 
     /// The names that clients of a family can ask for, each with its provider: literal `from`s and

@@ -28,7 +28,9 @@ impl Matched<'_> {
             let end = start.and_then(|start| path.get(start..));
             end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
         };
-        ENDINGS.into_iter().find_map(|(ending, dialect)| ends(ending).then_some(dialect))
+        ENDINGS
+            .into_iter()
+            .find_map(|(ending, dialect)| ends(ending).then_some(dialect))
     }
 
     /// Whether this is the path of the model list.

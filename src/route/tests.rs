@@ -40,7 +40,11 @@ fn a1_literals_and_prefixes_match_without_case() {
         ("g\u{20ac}*", "g", false),
     ];
     for (pattern, model, expected) in cases {
-        assert_eq!(Pattern::new(pattern).matches(model), expected, "{pattern} {model}");
+        assert_eq!(
+            Pattern::new(pattern).matches(model),
+            expected,
+            "{pattern} {model}"
+        );
     }
 }
 
@@ -93,7 +97,11 @@ fn a4_what_matches_nothing_goes_to_the_default_or_nowhere() {
 
 #[test]
 fn a_model_that_keeps_its_name_is_an_imposter_without_a_patch() {
-    let table = Table::new(vec![provider("a", false, &[("gpt*", "{model}"), ("o1", "o1")])]);
+    let table = Table::new(vec![provider(
+        "a",
+        false,
+        &[("gpt*", "{model}"), ("o1", "o1")],
+    )]);
     for model in ["gpt-5", "o1"] {
         let routed = table.route(Family::OpenAi, model).unwrap();
         assert!(routed.imposter);
@@ -118,7 +126,10 @@ fn a_family_with_two_destinations_or_an_alias_is_not() {
     for providers in [
         vec![provider("a", true, &[("x", "y")])],
         vec![provider("a", true, &[("x", "x")])],
-        vec![provider("a", true, &[]), provider("b", false, &[("x", "{model}")])],
+        vec![
+            provider("a", true, &[]),
+            provider("b", false, &[("x", "{model}")]),
+        ],
         vec![provider("a", false, &[("*", "{model}")])],
     ] {
         assert_eq!(Table::new(providers).only(Family::OpenAi), None);
