@@ -1,16 +1,10 @@
-//! The relay from outside: connections, framing, routing, errors, cancellation, memory, start and
-//! stop.
+//! The relay from outside: connections, framing, order of bytes in time, cancellation.
 
-use std::io::{ErrorKind, Write};
-use std::net::TcpListener;
-use std::time::{Duration, Instant};
-
-use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::support::client::{BODY, CHAT, Client, Response, chat, chunk, head, json_of, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
-use crate::support::message::{End, Flow, Head, PATIENCE, Stop, find, name_of, settle};
+use crate::support::message::{End, Flow, Head, PATIENCE, Stop, name_of, settle};
 use crate::support::on_both_drivers;
 use crate::support::origin::{Origin, echo, json};
 
@@ -28,14 +22,6 @@ on_both_drivers!(
     client_that_leaves_cancels_the_upload,
     client_that_leaves_cancels_the_answer,
     half_close_cancels_unless_tolerated,
-    stalled_uploads_cost_little_memory,
-    routes_by_path,
-    dot_segments_are_refused,
-    absolute_form_is_routed_by_its_path,
-    local_answers,
-    errors_speak_the_dialect_of_the_client,
-    foreign_listener_is_refused,
-    signals_stop_it_cleanly,
 );
 
 // ------------------------------------------------------------------------ connections and framing
@@ -70,7 +56,7 @@ fn keep_alive_on_both_sides(driver: Driver) {
     assert_eq!(client.wire.ending(), Stop::Fin);
 }
 
-fn assert_case(answer: &Response, case: &str) {
+pub(crate) fn assert_case(answer: &Response, case: &str) {
     assert_eq!(
         (answer.status, &answer.end),
         (200, &End::Complete),
@@ -462,7 +448,10 @@ fn half_close_cancels_unless_tolerated(driver: Driver) {
         if is_served {
             assert_case(&answer.unwrap(), "half");
         } else {
-            assert!(matches!(answer, Err(Stop::Fin | Stop::Reset)), "{answer:#?}");
+            assert!(
+                matches!(answer, Err(Stop::Fin | Stop::Reset)),
+                "{answer:#?}"
+            );
             origin.wait("the end of its connection", |log| log.has_ended(0));
         }
     }
@@ -476,328 +465,9 @@ fn leave(client: Client, reset: bool) {
     }
 }
 
-fn still_serves(gateway: &Gateway) {
+pub(crate) fn still_serves(gateway: &Gateway) {
     let answer = gateway
         .connect()
         .exchange("POST", &chat(&["x-case: after"]));
     assert_case(&answer, "after");
-}
-
-// ----------------------------------------------------------------------------------------- memory
-
-/// 64 uploads of 4 MiB to an origin that reads only heads: 256 MiB offered, 32 MiB of growth allowed.
-fn stalled_uploads_cost_little_memory(driver: Driver) {
-    const UPLOADS: usize = 64;
-    const BYTES: usize = 4 << 20;
-    const GROWTH_KIB_MAX: u64 = 32 << 10;
-    let origin = Origin::start(|caller| {
-        while let Some(mut request) = caller.head() {
-            if request.case() == "upload" {
-                return caller.stall();
-            }
-            caller.finish(&mut request);
-            caller.reply(&echo(&request)).unwrap();
-        }
-    });
-    let gateway = Setup::in_front_of(driver, &origin).workers(2).start();
-    still_serves(&gateway);
-    let before = gateway.proc_status("VmRSS");
-    let upload = request("POST", CHAT, &["x-case: upload"], &json_of(BYTES));
-    let mut uploads: Vec<_> = (0..UPLOADS).map(|_| (gateway.connect(), 0)).collect();
-    for (client, _) in &uploads {
-        client.wire.stream().set_nonblocking(true).unwrap();
-    }
-    let start = Instant::now();
-    let mut last_progress = start;
-    while last_progress.elapsed() < Duration::from_millis(500) {
-        for (client, sent) in &mut uploads {
-            let n = write_some(client, &upload[*sent..]);
-            *sent += n;
-            if n > 0 {
-                last_progress = Instant::now();
-            }
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    origin.wait("all the heads", |log| log.requests.len() == UPLOADS + 1);
-    let after = gateway.proc_status("VmHWM");
-    let growth = after.saturating_sub(before);
-    let sent: usize = uploads.iter().map(|(_, sent)| sent).sum();
-    assert!(
-        growth <= GROWTH_KIB_MAX,
-        "grew by {growth} KiB from {before} KiB with {sent} bytes sent"
-    );
-    assert_eq!(
-        gateway
-            .connect()
-            .exchange("HEAD", &request("HEAD", "/", &[], b""))
-            .status,
-        200
-    );
-    for (client, _) in &mut uploads {
-        let open = client.wire.stream().peek(&mut [0]).err().map(|e| e.kind());
-        let waited = start.elapsed();
-        assert!(
-            open == Some(ErrorKind::WouldBlock),
-            "given up after {waited:?}: {:#?}",
-            client.response("POST")
-        );
-    }
-}
-
-fn write_some(client: &mut Client, bytes: &[u8]) -> usize {
-    let written = (&mut client.wire.stream()).write(bytes);
-    match written.map_err(|e| e.kind()) {
-        Ok(n) => n,
-        Err(ErrorKind::WouldBlock) => 0,
-        Err(kind) => {
-            let answer = client.response("POST");
-            unreachable!("given up, {kind}: {answer:#?}");
-        }
-    }
-}
-
-// ---------------------------------------------------------------------------------------- routing
-
-fn routes_by_path(driver: Driver) {
-    let (openai, anthropic) = (Origin::echoing(), Origin::echoing());
-    let gateway = Setup::in_front_of(driver, &openai)
-        .anthropic(&anthropic)
-        .start();
-    let mut client = gateway.connect();
-    let routes = [
-        ("/v1/chat/completions", &openai, "/v1/chat/completions"),
-        ("/v1/responses", &openai, "/v1/responses"),
-        ("/v1/embeddings?a=b%20c", &openai, "/v1/embeddings?a=b%20c"),
-        (
-            "/openai/v1/chat/completions",
-            &openai,
-            "/v1/chat/completions",
-        ),
-        ("/openai/v1/messages", &openai, "/v1/messages"),
-        (
-            "/openai/anything/at%2Fall?x",
-            &openai,
-            "/anything/at%2Fall?x",
-        ),
-        ("/v1/messages", &anthropic, "/v1/messages"),
-        (
-            "/v1/messages?beta=true",
-            &anthropic,
-            "/v1/messages?beta=true",
-        ),
-        (
-            "/v1/messages/count_tokens",
-            &anthropic,
-            "/v1/messages/count_tokens",
-        ),
-        ("/anthropic/v1/messages", &anthropic, "/v1/messages"),
-        ("/anthropic/v1/models", &anthropic, "/v1/models"),
-    ];
-    for (asked, origin, arrives) in routes {
-        let answer = client.exchange("POST", &request("POST", asked, &[], BODY.as_bytes()));
-        assert_eq!(answer.status, 200, "{asked}: {answer:#?}");
-        let seen = origin.look(|log| log.requests.last().map(|r| r.head.target().to_vec()));
-        let seen = seen.map(|target| String::from_utf8(target).unwrap());
-        assert_eq!(seen.as_deref(), Some(arrives), "{asked}");
-    }
-    let total = openai.look(|log| log.requests.len()) + anthropic.look(|log| log.requests.len());
-    assert_eq!(total, routes.len());
-    for asked in [
-        "/",
-        "/v2/chat/completions",
-        "/v1",
-        "/openaix/v1/chat/completions",
-        "/favicon.ico",
-    ] {
-        let answer = client.exchange("GET", &request("GET", asked, &[], b""));
-        assert_eq!(answer.status, 404, "{asked}: {answer:#?}");
-        assert!(answer.gateway_error().is_some());
-    }
-}
-
-fn dot_segments_are_refused(driver: Driver) {
-    let origin = Origin::echoing();
-    let gateway = Setup::in_front_of(driver, &origin).start();
-    let refused = [
-        "/v1/../chat/completions",
-        "/v1/./chat/completions",
-        "/v1/chat/..",
-        "/v1/chat/.",
-        "/v1/%2e%2e/chat/completions",
-        "/v1/%2E/chat/completions",
-        "/v1/.%2e/chat/completions",
-        "/v1/%2E./chat/completions",
-        "/openai/../anthropic/v1/messages",
-        "/openai/%2e%2E/v1/models",
-        "/anthropic/v1/..?x=y",
-    ];
-    for target in refused {
-        let answer = gateway
-            .connect()
-            .exchange("POST", &request("POST", target, &[], b""));
-        assert_eq!(answer.status, 400, "{target}: {answer:#?}");
-        assert!(answer.gateway_error().is_some());
-    }
-    origin.look(|log| assert!(log.requests.is_empty(), "{:#?}", log.requests));
-    // Dots that are no segment, and those behind the question mark, are only bytes.
-    for target in [
-        "/v1/a..b/...",
-        "/v1/.hidden",
-        "/v1/models?x=/../y",
-        "/v1/models?%2e%2e",
-    ] {
-        let answer = gateway
-            .connect()
-            .exchange("GET", &request("GET", target, &[], b""));
-        assert_eq!(answer.status, 200, "{target}: {answer:#?}");
-        let seen = origin.look(|log| log.requests.last().unwrap().head.target().to_vec());
-        assert_eq!(seen, target.as_bytes());
-    }
-}
-
-fn absolute_form_is_routed_by_its_path(driver: Driver) {
-    let (openai, anthropic) = (Origin::echoing(), Origin::echoing());
-    let gateway = Setup::in_front_of(driver, &openai)
-        .anthropic(&anthropic)
-        .start();
-    let mut client = gateway.connect();
-    let targets = [
-        (
-            "http://gw.test/v1/chat/completions?a=b",
-            &openai,
-            "/v1/chat/completions?a=b",
-        ),
-        (
-            "http://api.invalid:99/anthropic/v1/messages",
-            &anthropic,
-            "/v1/messages",
-        ),
-        ("http://[::1]:8080/v1/messages", &anthropic, "/v1/messages"),
-    ];
-    for (target, origin, arrives) in targets {
-        let answer = client.exchange("POST", &request("POST", target, &[], BODY.as_bytes()));
-        assert_eq!(answer.status, 200, "{target}: {answer:#?}");
-        origin.look(|log| {
-            let seen = &log.requests.last().unwrap().head;
-            assert_eq!(seen.start(), format!("POST {arrives} HTTP/1.1"));
-            assert_eq!(seen.value("host"), Some(origin.address().to_string()));
-        });
-    }
-}
-
-fn local_answers(driver: Driver) {
-    let origin = Origin::echoing();
-    let gateway = Setup::in_front_of(driver, &origin).start();
-    let mut client = gateway.connect();
-    let answer = client.exchange("HEAD", &request("HEAD", "/", &[], b""));
-    assert_eq!(answer.status, 200, "{answer:#?}");
-    let upgrade = [
-        "Connection: Upgrade",
-        "Upgrade: websocket",
-        "Sec-WebSocket-Version: 13",
-        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
-    ];
-    for target in ["/v1/responses", "/openai/v1/responses"] {
-        let mut client = gateway.connect();
-        let answer = client.exchange("GET", &request("GET", target, &upgrade, b""));
-        assert_eq!(answer.status, 426, "{target}: {answer:#?}");
-        assert!(answer.gateway_error().is_some() && answer.end == End::Complete);
-    }
-    origin.look(|log| assert_eq!(log.connections, 0));
-}
-
-fn errors_speak_the_dialect_of_the_client(driver: Driver) {
-    // Nothing listens there any more.
-    let gone = Origin::echoing();
-    let setup = Setup::in_front_of(driver, &gone);
-    let address = gone.address().to_string();
-    drop(gone);
-    let gateway = setup.start();
-    let mut client = gateway.connect();
-    let mut ids = Vec::new();
-    for (target, is_anthropic) in [
-        ("/v1/chat/completions", false),
-        ("/v1/responses", false),
-        ("/openai/v1/models", false),
-        ("/v1/messages", true),
-        ("/anthropic/v1/models", true),
-    ] {
-        let answer = client.exchange("POST", &request("POST", target, &[], BODY.as_bytes()));
-        assert_eq!(answer.status, 502, "{target}: {answer:#?}");
-        assert_eq!(
-            answer.head.value("content-type").as_deref(),
-            Some("application/json")
-        );
-        assert!(answer.gateway_error().is_some(), "{answer:#?}");
-        ids.extend(answer.head.value("x-lanegate-request-id"));
-        let body: Value = serde_json::from_slice(&answer.body).unwrap();
-        assert_eq!(body["type"] == "error", is_anthropic, "{target}: {body}");
-        assert!(body["error"]["type"].is_string(), "{body}");
-        let message = body["error"]["message"].as_str().unwrap();
-        for secret in [address.as_str(), "openai-origin", "anthropic-origin"] {
-            assert!(find(&answer.body, secret.as_bytes()).is_none(), "{message}");
-        }
-    }
-    ids.sort();
-    ids.dedup();
-    assert_eq!(ids.len(), 5, "a request id of its own for each");
-}
-
-// ---------------------------------------------------------------------------------- start and stop
-
-fn foreign_listener_is_refused(driver: Driver) {
-    let origin = Origin::echoing();
-    let first = Setup::in_front_of(driver, &origin).start();
-    assert_refused(&Setup::in_front_of(driver, &origin).listen(first.address()));
-    still_serves(&first);
-
-    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = plain.local_addr().unwrap();
-    assert_refused(&Setup::in_front_of(driver, &origin).listen(address));
-
-    // One that would share the port without a word.
-    let sharing = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    sharing.set_reuse_port(true).unwrap();
-    sharing
-        .bind(
-            &"127.0.0.1:0"
-                .parse::<std::net::SocketAddr>()
-                .unwrap()
-                .into(),
-        )
-        .unwrap();
-    sharing.listen(8).unwrap();
-    let address = TcpListener::from(sharing.try_clone().unwrap())
-        .local_addr()
-        .unwrap();
-    assert_refused(&Setup::in_front_of(driver, &origin).listen(address));
-}
-
-fn assert_refused(setup: &Setup) {
-    let (status, output) = setup.run_to_end();
-    assert!(
-        status.code().is_some_and(|code| code != 0),
-        "{status}: {output}"
-    );
-    let port = setup.listens_on().rsplit(':').next().unwrap().to_owned();
-    assert!(
-        output.contains(&port),
-        "the message names the address: {output}"
-    );
-    assert!(!output.contains("listening on"), "{output}");
-}
-
-fn signals_stop_it_cleanly(driver: Driver) {
-    for signal in [Signal::TERM, Signal::INT] {
-        let origin = Origin::echoing();
-        let gateway = Setup::in_front_of(driver, &origin).workers(2).start();
-        still_serves(&gateway);
-        // An idle connection on either side must not hold it up.
-        let mut idle = gateway.connect();
-        assert_case(&idle.exchange("POST", &chat(&["x-case: idle"])), "idle");
-        let status = gateway.signal(signal);
-        assert_eq!(status.code(), Some(0), "{signal:?}: {status}");
-        assert!(matches!(idle.wire.ending(), Stop::Fin | Stop::Reset));
-    }
 }
