@@ -462,7 +462,10 @@ fn half_close_cancels_unless_tolerated(driver: Driver) {
         if is_served {
             assert_case(&answer.unwrap(), "half");
         } else {
-            assert!(matches!(answer, Err(Stop::Fin | Stop::Reset)), "{answer:#?}");
+            assert!(
+                matches!(answer, Err(Stop::Fin | Stop::Reset)),
+                "{answer:#?}"
+            );
             origin.wait("the end of its connection", |log| log.has_ended(0));
         }
     }
