@@ -16,8 +16,10 @@
 mod captures;
 mod early;
 mod mocked;
+mod process;
 mod relay;
 mod responses;
 mod retry;
+mod routing;
 mod support;
 mod torture;

@@ -6,18 +6,22 @@
 //! tests tell it apart from an origin that has read something, where 502 is the right answer.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::net::Shutdown;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::support::client::{CHAT, Response, json_of, request};
 use crate::support::gateway::{Driver, Setup};
-use crate::support::message::settle;
+use crate::support::message::{eventually, settle};
 use crate::support::on_both_drivers;
 use crate::support::origin::{Caller, Incoming, Log, Origin, echo};
 
 on_both_drivers!(
     stale_connections_with_small_bodies,
     stale_connections_with_large_bodies,
-    close_that_races_with_the_request,
+    races_with_small_bodies,
+    races_with_large_bodies,
     a_request_that_was_read_is_not_sent_again,
     a_body_that_was_partly_read_is_not_sent_again,
     a_begun_answer_is_not_asked_for_again,
@@ -111,32 +115,129 @@ fn post(case: &str, body: &[u8]) -> Vec<u8> {
     request("POST", CHAT, &[&format!("x-case: {case}")], body)
 }
 
-/// A close that may fall before, into or after the sending of the request: an error is right only
-/// as the gateway's own 502, and nothing is ever run twice.
-fn close_that_races_with_the_request(driver: Driver) {
-    const TRIES: usize = 200;
-    let origin = Origin::start(|caller| {
-        let Some(request) = caller.request() else {
-            return;
-        };
-        caller.reply(&echo(&request)).unwrap();
-        let number: u64 = request.case().parse().unwrap();
-        std::thread::sleep(Duration::from_micros(number * 7 % 400));
+fn races_with_small_bodies(driver: Driver) {
+    races(driver, 400, SMALL);
+}
+
+fn races_with_large_bodies(driver: Driver) {
+    races(driver, 40, LARGE);
+}
+
+/// How a race for one idle connection went, told by the origin's kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Race {
+    /// Nothing of the next request had arrived: it must be sent again.
+    ClosedFirst,
+    /// Some of it was acknowledged: only an error is safe.
+    RequestFirst,
+}
+
+/// Starts the origin's countdown for one try, and takes how it went.
+#[derive(Debug, Default)]
+struct Starter {
+    tries_begun: AtomicUsize,
+    /// By how much the close comes after the sending (or before it, if negative). It follows the
+    /// moment at which requests arrive, so that closes keep falling between the gateway's last
+    /// look at the connection and its write.
+    offset_us: AtomicI64,
+    went: Mutex<BTreeMap<usize, Race>>,
+}
+
+/// The origin closes its idle connection while the next request is on its way to it. Without the
+/// retry rule, a request that came too late is an error at the client; with too much of it, a
+/// request that had arrived is sent twice.
+fn races(driver: Driver, tries: usize, body_bytes: usize) {
+    let body = json_of(body_bytes);
+    let starter = Arc::new(Starter::default());
+    let origin = Origin::start({
+        let starter = Arc::clone(&starter);
+        move |caller| serve_then_race(caller, &starter)
     });
     let gateway = Setup::in_front_of(driver, &origin).start();
-    let body = json_of(SMALL);
+    let mut client = gateway.connect();
     let mut served = 0;
-    for number in 0..TRIES {
-        let mut client = gateway.connect();
-        let answer = client.exchange("POST", &post(&number.to_string(), &body));
-        match answer.status {
-            200 => served += 1,
-            _ => assert_own_502(&answer),
+    let mut has_idle = false;
+    for number in 0..tries {
+        let asked = post(&number.to_string(), &body);
+        starter.tries_begun.store(number, Ordering::SeqCst);
+        spin_us(-starter.offset_us.load(Ordering::SeqCst));
+        // An early error ends the upload; the answer is what counts.
+        let sent = client.send(&asked);
+        let answer = client.response("POST").unwrap();
+        if answer.closes() || sent.is_err() {
+            client = gateway.connect();
+        }
+        let went = || starter.went.lock().unwrap().get(&number).copied();
+        assert!(
+            !has_idle || eventually(|| went().is_some()),
+            "try {number} has no race"
+        );
+        has_idle = answer.status == 200;
+        if has_idle {
+            served += 1;
+        } else {
+            assert_eq!(
+                went(),
+                Some(Race::RequestFirst),
+                "try {number}: {answer:#?}"
+            );
+            assert_own_502(&answer);
         }
     }
     let runs = origin.look(runs);
     assert!(runs.values().all(|count| *count == 1), "{runs:?}");
-    assert!(served >= TRIES / 2, "only {served} of {TRIES} served");
+    assert_eq!(runs.len(), served);
+    let went = starter.went.lock().unwrap();
+    let closed_first = went.values().filter(|r| **r == Race::ClosedFirst).count();
+    assert!(
+        closed_first >= tries / 4,
+        "{closed_first} of {tries} closed first"
+    );
+}
+
+fn serve_then_race(caller: &mut Caller, starter: &Starter) {
+    let Some(request) = caller.request() else {
+        return;
+    };
+    let next = request.case().parse::<usize>().unwrap() + 1;
+    caller.reply(&echo(&request)).unwrap();
+    if !eventually_soon(|| starter.tries_begun.load(Ordering::SeqCst) >= next) {
+        return; // that was the last try
+    }
+    spin_us(starter.offset_us.load(Ordering::SeqCst));
+    // From here on the kernel answers data with a reset; what it acknowledged before is in the
+    // receive queue.
+    let _reset_already = caller.wire.stream().shutdown(Shutdown::Both);
+    let arrived = caller.wire.stream().peek(&mut [0]).is_ok_and(|n| n > 0);
+    // Two steps back for one forward: a lost race teaches nothing about the retry.
+    let (race, step) = if arrived {
+        (Race::RequestFirst, -20)
+    } else {
+        (Race::ClosedFirst, 10)
+    };
+    starter.offset_us.fetch_add(step, Ordering::SeqCst);
+    starter.went.lock().unwrap().insert(next, race);
+}
+
+/// Spins, because a sleep would be longer than the race.
+fn spin_us(microseconds: i64) {
+    let wait = Duration::from_micros(u64::try_from(microseconds).unwrap_or(0));
+    let start = Instant::now();
+    while start.elapsed() < wait {
+        std::thread::yield_now();
+    }
+}
+
+/// Spins, as [`spin_us`], until `done`.
+fn eventually_soon(done: impl Fn() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        if done() {
+            return true;
+        }
+        std::thread::yield_now();
+    }
+    false
 }
 
 // ------------------------------------------------------------------------ what is not sent again

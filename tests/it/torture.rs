@@ -52,6 +52,10 @@ impl Row {
     }
 }
 
+/// Rows of each side in the file, so that a lost one is noticed.
+const REQUEST_ROWS: usize = 167;
+const RESPONSE_ROWS: usize = 33;
+
 fn rows(side: &str) -> Vec<Row> {
     let text = fs::read_to_string("tests/data/http/http_torture.jsonl").unwrap();
     let parsed = text.lines().map(|l| serde_json::from_str(l).unwrap());
@@ -131,7 +135,9 @@ fn gateway(driver: Driver, origin: &Origin) -> Gateway {
 // ---------------------------------------------------------------------------------- request rows
 
 fn request_rows(driver: Driver) {
-    run(&rows("request"), |share| {
+    let rows = rows("request");
+    assert_eq!(rows.len(), REQUEST_ROWS);
+    run(&rows, |share| {
         let origin = Origin::echoing();
         let gateway = gateway(driver, &origin);
         let judge = |row: &&Row| judged(row, || request_row(row, &gateway, &origin));
@@ -409,7 +415,9 @@ const NEVER_BY_CONSTRUCTION: &[&str] = &[
 type Scripted = Arc<Mutex<Option<(Vec<u8>, bool)>>>;
 
 fn response_rows(driver: Driver) {
-    run(&rows("response"), |share| {
+    let rows = rows("response");
+    assert_eq!(rows.len(), RESPONSE_ROWS);
+    run(&rows, |share| {
         let scripted = Scripted::default();
         let origin = Origin::start({
             let scripted = Arc::clone(&scripted);
