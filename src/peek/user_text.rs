@@ -1,0 +1,212 @@
+//! The last user text, which only `switch` may judge.
+//!
+//! A switch literal is a few bytes, so a bounded automaton is enough: white space before the text is
+//! dropped whatever its length, at most [`USER_TEXT_BYTES_MAX`] bytes are kept, and after them only
+//! white space may follow. What is kept cannot be printed or read: it can be compared, by the holder
+//! of a [`TextReader`].
+
+use crate::json::Unescape;
+use crate::peek::{Capture, Fact};
+
+/// Bytes of decoded text, without white space around it, beyond which it is not kept.
+pub const USER_TEXT_BYTES_MAX: usize = 256;
+
+/// The right to judge what a person typed. Module `switch` alone makes one (`tests/tidy.rs`), so no
+/// other module can let a decision or a log line depend on message text.
+#[derive(Debug)]
+pub struct TextReader(());
+
+impl TextReader {
+    /// The one in `switch`.
+    #[must_use]
+    pub const fn for_switch() -> Self {
+        Self(())
+    }
+}
+
+/// Text of the last message of role `user`.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "message text is never printed")]
+pub struct LastUserText<'a>(&'a str);
+
+impl<'a> LastUserText<'a> {
+    /// Index of the first of `literals` that is this text without white space around it.
+    #[must_use]
+    pub fn position_in(self, literals: &[&str], _: &TextReader) -> Option<usize> {
+        let text = self.0.trim();
+        literals.iter().position(|literal| *literal == text)
+    }
+
+    pub(super) const fn as_str(self) -> &'a str {
+        self.0
+    }
+}
+
+/// The texts of the message being read and of the last user message before it.
+#[derive(Clone)]
+pub(super) struct UserTexts {
+    draft: Draft,
+    last: Draft,
+    found: bool,
+}
+
+impl UserTexts {
+    pub(super) fn new(capture: Capture) -> Self {
+        Self { draft: Draft::new(capture), last: Draft::new(capture), found: false }
+    }
+
+    /// A new text starts.
+    pub(super) fn begin(&mut self) {
+        self.draft.clear();
+    }
+
+    /// A piece of the text, still escaped; `last`: a string value ends here.
+    pub(super) fn piece(&mut self, raw: &[u8], last: bool) {
+        self.draft.piece(raw, last);
+    }
+
+    /// The text belongs to a user message.
+    pub(super) fn keep(&mut self) {
+        std::mem::swap(&mut self.draft, &mut self.last);
+        self.found = true;
+    }
+
+    /// The last user message has no text.
+    pub(super) fn forget(&mut self) {
+        self.found = false;
+    }
+
+    /// What is known; `done`: no further message can come; `closed`: the root has closed.
+    pub(super) fn fact(&self, done: bool, closed: bool) -> Fact<LastUserText<'_>> {
+        match (self.found, done) {
+            (true, true) if self.last.beyond => Fact::BeyondBound,
+            (true, true) => {
+                let text = std::str::from_utf8(&self.last.bytes).unwrap_or_default();
+                Fact::Found(LastUserText(text))
+            }
+            (_, _) if closed => Fact::Absent,
+            (_, _) => Fact::NotYet,
+        }
+    }
+}
+
+#[derive(Clone)]
+struct Draft {
+    /// The text from its first byte that is not white space; unbounded: from its first byte.
+    bytes: Vec<u8>,
+    /// A character whose bytes have not all come.
+    partial: [u8; 4],
+    partial_len: usize,
+    /// White space was dropped after what is kept.
+    gap: bool,
+    /// More than the bound has come.
+    beyond: bool,
+    capture: Capture,
+    unescape: Unescape,
+}
+
+impl Draft {
+    fn new(capture: Capture) -> Self {
+        let (bytes, unescape) = (Vec::new(), Unescape::default());
+        let (partial, partial_len) = ([0; 4], 0);
+        Self { bytes, partial, partial_len, gap: false, beyond: false, capture, unescape }
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.partial_len = 0;
+        (self.gap, self.beyond) = (false, false);
+        self.unescape = Unescape::default();
+    }
+
+    fn piece(&mut self, raw: &[u8], last: bool) {
+        let mut unescape = std::mem::take(&mut self.unescape);
+        // In steps, so that nothing is decoded once the bound is passed.
+        for step in raw.chunks(USER_TEXT_BYTES_MAX) {
+            if self.beyond {
+                break;
+            }
+            unescape.feed(step, |text| self.text(text));
+        }
+        if last {
+            unescape.finish(|text| self.text(text));
+        }
+        self.unescape = unescape;
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        match self.capture {
+            Capture::Unbounded => self.bytes.extend_from_slice(text),
+            Capture::Bounded => {
+                for byte in text {
+                    if self.beyond {
+                        return;
+                    }
+                    self.byte(*byte);
+                }
+            }
+        }
+    }
+
+    /// Takes a byte of UTF-8; judges the character when it is complete.
+    fn byte(&mut self, byte: u8) {
+        self.partial[self.partial_len] = byte;
+        self.partial_len += 1;
+        // Continuations still to come are told by the lead byte (RFC 3629 §3).
+        let len = (self.partial[0].leading_ones() as usize).clamp(1, 4);
+        if self.partial_len < len {
+            return;
+        }
+        self.partial_len = 0;
+        let character = &self.partial[..len];
+        let blank = std::str::from_utf8(character).is_ok_and(|c| c.trim().is_empty());
+        let fits = !self.gap && self.bytes.len() + len <= USER_TEXT_BYTES_MAX;
+        match (blank, fits) {
+            (true, _) if self.bytes.is_empty() => {}
+            (_, true) => self.bytes.extend_from_slice(character),
+            (true, false) => self.gap = true,
+            (false, false) => self.beyond = true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judge(text: &str) -> Fact<String> {
+        let mut texts = UserTexts::new(Capture::Bounded);
+        texts.begin();
+        for byte in text.as_bytes() {
+            texts.piece(&[*byte], false);
+        }
+        texts.piece(b"", true);
+        texts.keep();
+        match texts.fact(true, true) {
+            Fact::Found(found) => Fact::Found(found.as_str().trim().to_owned()),
+            Fact::BeyondBound => Fact::BeyondBound,
+            Fact::Absent => Fact::Absent,
+            Fact::NotYet => Fact::NotYet,
+        }
+    }
+
+    #[test]
+    fn white_space_of_any_length_around_a_bounded_text() {
+        let blank = "\u{a0}\u{3000} \u{85}\u{2028}".repeat(1000);
+        let longest = "é".repeat(USER_TEXT_BYTES_MAX / 2);
+        for text in ["--who?", "a b", "\u{200b}--who?", "", &longest] {
+            let padded = format!("{blank}{text}{blank}");
+            assert_eq!(judge(&padded), Fact::Found(text.to_owned()));
+        }
+        assert_eq!(judge(&format!("{blank}{longest}x{blank}")), Fact::BeyondBound);
+        assert_eq!(judge(&format!("x{blank}x")), Fact::BeyondBound);
+    }
+
+    #[test]
+    fn a_character_across_the_bound_is_beyond_it() {
+        let text = format!("{}\u{3000}x", "a".repeat(USER_TEXT_BYTES_MAX - 1));
+        assert_eq!(judge(&text), Fact::BeyondBound);
+        let text = format!("{}\u{3000}", "a".repeat(USER_TEXT_BYTES_MAX - 1));
+        assert_eq!(judge(&text), Fact::Found(text.trim().to_owned()));
+    }
+}
