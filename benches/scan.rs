@@ -43,7 +43,10 @@ fn bench(c: &mut Criterion<corpora::CpuTime>) {
         let closed_at = Some(corpus.body.len() as u64 - 1);
         let mut group = c.benchmark_group(corpus.name);
         group.throughput(corpora::throughput(&corpus.body));
-        for (name, make) in [("best", Scanner::new as fn() -> Scanner), ("portable", Scanner::portable)] {
+        for (name, make) in [
+            ("best", Scanner::new as fn() -> Scanner),
+            ("portable", Scanner::portable),
+        ] {
             group.bench_function(name, |b| {
                 b.iter(|| assert_eq!(scan(make(), &corpus.body), closed_at));
             });

@@ -24,7 +24,12 @@ pub fn corpora() -> [Corpus; 4] {
                  learns little, but the scanner sees what most turns of a conversation look like. ";
     let code = "fn main() {\\n\\tlet s = \\\"a\\\\b\\\";\\n\\tprintln!(\\\"{s}\\\");\\n}\\n";
     let base64 = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9";
-    [messages("chat", prose, 2048), messages("code", code, 2048), tools(), messages("b64", base64, BODY_BYTES)]
+    [
+        messages("chat", prose, 2048),
+        messages("code", code, 2048),
+        tools(),
+        messages("b64", base64, BODY_BYTES),
+    ]
 }
 
 /// Messages of about `message_bytes` made by repeating `text`, which is already escaped.
@@ -37,11 +42,16 @@ fn messages(name: &'static str, text: &str, message_bytes: usize) -> Corpus {
         }
     }
     body += r#"{"role":"user","content":"--who?"}],"stream":true}"#;
-    Corpus { name, body: body.into_bytes(), tools: 0 }
+    Corpus {
+        name,
+        body: body.into_bytes(),
+        tools: 0,
+    }
 }
 
 fn tools() -> Corpus {
-    let mut body = String::from(r#"{"model":"m","messages":[{"role":"user","content":"--who?"}],"tools":["#);
+    let mut body =
+        String::from(r#"{"model":"m","messages":[{"role":"user","content":"--who?"}],"tools":["#);
     let mut tools = 0;
     while body.len() < BODY_BYTES {
         body += &format!(
@@ -51,7 +61,11 @@ fn tools() -> Corpus {
     }
     body.pop();
     body += r#"],"stream":true}"#;
-    Corpus { name: "tools", body: body.into_bytes(), tools }
+    Corpus {
+        name: "tools",
+        body: body.into_bytes(),
+        tools,
+    }
 }
 
 /// Time that this thread ran, so that other work on the machine does not count.
@@ -63,7 +77,10 @@ impl Measurement for CpuTime {
 
     fn start(&self) -> Duration {
         let now = clock_gettime(ClockId::ThreadCPUTime);
-        Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))
+        Duration::new(
+            now.tv_sec.unsigned_abs(),
+            u32::try_from(now.tv_nsec).unwrap_or(0),
+        )
     }
 
     fn end(&self, start: Duration) -> Duration {

@@ -66,7 +66,11 @@ mod tests {
 
     fn patch(start: u64, end: u64, text: &str) -> Patch {
         let replacement = text.as_bytes().into();
-        Patch { start, end, replacement }
+        Patch {
+            start,
+            end,
+            replacement,
+        }
     }
 
     #[test]

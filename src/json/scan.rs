@@ -111,7 +111,13 @@ impl Scanner {
             closed_at: None,
         };
         let strings = Strings::default();
-        Self { offset: 0, strings, grammar, broken: None, level }
+        Self {
+            offset: 0,
+            strings,
+            grammar,
+            broken: None,
+            level,
+        }
     }
 
     /// Judges the next bytes of the body.
@@ -199,12 +205,22 @@ impl Scanner {
             in_plain_text = words.is_plain_text();
             if !in_plain_text {
                 let stop = words.fault.map_or(len, |(bit, _)| bit);
-                let window = Window { chunk, base, at, len, stop };
+                let window = Window {
+                    chunk,
+                    base,
+                    at,
+                    len,
+                    stop,
+                };
                 if words.has_tokens() {
-                    self.grammar.block(lanes, words, window, &mut unsent, sink)?;
+                    self.grammar
+                        .block(lanes, words, window, &mut unsent, sink)?;
                 }
                 if let Some((bit, reason)) = words.fault {
-                    return Err(Broken { offset: window.offset(bit), reason });
+                    return Err(Broken {
+                        offset: window.offset(bit),
+                        reason,
+                    });
                 }
             }
             at += len as usize;
@@ -220,8 +236,14 @@ impl Grammar {
     #[inline(always)]
     fn hand_over<S: Sink>(&self, raw: &[u8], sink: &mut S) {
         match self.string {
-            Some(Open { key: true, looked: true }) => sink.key(raw, false),
-            Some(Open { key: false, looked: true }) => sink.piece(raw, false),
+            Some(Open {
+                key: true,
+                looked: true,
+            }) => sink.key(raw, false),
+            Some(Open {
+                key: false,
+                looked: true,
+            }) => sink.piece(raw, false),
             _ => {}
         }
     }
@@ -239,7 +261,9 @@ impl Grammar {
         let structural = lanes.structural() & !(words.inside | words.controls);
         let scalars = !(words.inside | words.quotes | structural | lanes.white());
         let starts = scalars & !(scalars << 1 | u64::from(self.scalar.is_some()));
-        let sound = 1_u64.checked_shl(window.stop).map_or(u64::MAX, |bit| bit - 1);
+        let sound = 1_u64
+            .checked_shl(window.stop)
+            .map_or(u64::MAX, |bit| bit - 1);
         let mut tokens = (structural | words.quotes | starts) & sound;
 
         if let Some(scalar) = self.scalar.take() {
@@ -265,7 +289,11 @@ impl Grammar {
                 }
                 b':' if self.expect == Expect::Colon => self.expect = Expect::Value,
                 b',' if self.expect == Expect::CommaOrClose => {
-                    self.expect = if self.in_object() { Expect::Key } else { Expect::Value };
+                    self.expect = if self.in_object() {
+                        Expect::Key
+                    } else {
+                        Expect::Value
+                    };
                 }
                 b'{' => self.open(Container::Object, bit, window, sink)?,
                 b'[' => self.open(Container::Array, bit, window, sink)?,
@@ -286,8 +314,7 @@ impl Grammar {
 
     #[inline(always)]
     fn may_close(&self, empty: Expect, object: bool) -> bool {
-        self.expect == empty
-            || self.expect == Expect::CommaOrClose && self.in_object() == object
+        self.expect == empty || self.expect == Expect::CommaOrClose && self.in_object() == object
     }
 
     #[inline(always)]
@@ -308,7 +335,10 @@ impl Grammar {
             | Expect::Value
             | Expect::CommaOrClose => Reason::Unexpected,
         };
-        Broken { offset: window.offset(bit), reason }
+        Broken {
+            offset: window.offset(bit),
+            reason,
+        }
     }
 
     #[inline(always)]
@@ -320,7 +350,10 @@ impl Grammar {
     ) -> Result<(), Broken> {
         let looks = self.muted == 0;
         self.string = Some(match self.expect {
-            Expect::Key | Expect::KeyOrClose => Open { key: true, looked: looks },
+            Expect::Key | Expect::KeyOrClose => Open {
+                key: true,
+                looked: looks,
+            },
             Expect::Value | Expect::ValueOrClose => {
                 let looked = looks && sink.text(window.offset(bit)) == Want::Look;
                 Open { key: false, looked }
@@ -334,13 +367,7 @@ impl Grammar {
 
     /// The open string ends with the quote at `bit`.
     #[inline(always)]
-    fn close_string<S: Sink>(
-        &mut self,
-        bit: u32,
-        window: Window<'_>,
-        unsent: usize,
-        sink: &mut S,
-    ) {
+    fn close_string<S: Sink>(&mut self, bit: u32, window: Window<'_>, unsent: usize, sink: &mut S) {
         let Some(Open { key, looked }) = self.string.take() else {
             return;
         };
@@ -377,7 +404,11 @@ impl Grammar {
             return Err(Broken { offset, reason });
         }
         self.depth += 1;
-        self.expect = if object { Expect::KeyOrClose } else { Expect::ValueOrClose };
+        self.expect = if object {
+            Expect::KeyOrClose
+        } else {
+            Expect::ValueOrClose
+        };
         if self.muted == 0 && sink.open(container, window.offset(bit)) == Want::Skip {
             self.muted = self.depth;
         }
@@ -431,7 +462,10 @@ impl Grammar {
         window: Window<'_>,
         sink: &mut S,
     ) -> Result<(), Broken> {
-        let broken = |bit| Broken { offset: window.offset(bit), reason: Reason::Scalar };
+        let broken = |bit| Broken {
+            offset: window.offset(bit),
+            reason: Reason::Scalar,
+        };
         while bit < window.stop && scalars >> bit & 1 == 1 {
             let byte = window.chunk[window.index(bit)];
             scalar = scalar.step(byte).ok_or_else(|| broken(bit))?;

@@ -156,7 +156,10 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     fn eq(Avx2(low, high): Avx2, byte: u8) -> u64 {
         let wanted = _mm256_set1_epi8(byte.cast_signed());
-        tops(_mm256_cmpeq_epi8(low, wanted), _mm256_cmpeq_epi8(high, wanted))
+        tops(
+            _mm256_cmpeq_epi8(low, wanted),
+            _mm256_cmpeq_epi8(high, wanted),
+        )
     }
 
     /// Bytes for which `min(byte, 0x1F)` is the byte itself.

@@ -55,7 +55,13 @@ impl Strings {
         let special = quote | backslash | controls | high | carried;
         if special == 0 {
             let inside = self.inside;
-            return Words { quotes: 0, inside, controls, special, fault: None };
+            return Words {
+                quotes: 0,
+                inside,
+                controls,
+                special,
+                fault: None,
+            };
         }
 
         let escaped = self.escaped(backslash, len);
@@ -85,7 +91,13 @@ impl Strings {
             };
             (bit, reason)
         });
-        Words { quotes, inside, controls, special, fault }
+        Words {
+            quotes,
+            inside,
+            controls,
+            special,
+            fault,
+        }
     }
 
     /// Bytes that a backslash before them escapes.

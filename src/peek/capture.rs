@@ -35,7 +35,13 @@ impl Value {
             Capture::Unbounded => usize::MAX,
         };
         let (bytes, unescape) = (Vec::new(), Unescape::default());
-        Self { bytes, bytes_max, state: State::Missing, unescape, span: Span::default() }
+        Self {
+            bytes,
+            bytes_max,
+            state: State::Missing,
+            unescape,
+            span: Span::default(),
+        }
     }
 
     /// Forgets the value.
@@ -82,7 +88,10 @@ impl Value {
             State::Complete => {
                 // A judged body is UTF-8, and so is what `Unescape` makes of it.
                 let value = std::str::from_utf8(&self.bytes).unwrap_or_default();
-                Fact::Found(Text { value, span: self.span })
+                Fact::Found(Text {
+                    value,
+                    span: self.span,
+                })
             }
             State::TooLong => Fact::BeyondBound,
             State::Missing if closed => Fact::Absent,

@@ -274,7 +274,11 @@ impl<T: ToolNames> Gather<T> {
             }
             _ => return Want::Skip,
         };
-        if self.demand.has(wanted) { Want::Look } else { Want::Skip }
+        if self.demand.has(wanted) {
+            Want::Look
+        } else {
+            Want::Skip
+        }
     }
 
     /// Where the string value of the present root member is kept.
@@ -423,7 +427,11 @@ impl<T: ToolNames> Gather<T> {
                     Key::Custom => Rank::Custom,
                     _ => return None,
                 };
-                if self.place == Place::Tool { Place::Callee } else { Place::InnerCallee }
+                if self.place == Place::Tool {
+                    Place::Callee
+                } else {
+                    Place::InnerCallee
+                }
             }
             (Place::Tool, Container::Array) if self.key == Key::Tools => {
                 self.tool.namespace = true;
@@ -575,7 +583,10 @@ impl<T: ToolNames> Sink for Gather<T> {
     fn end(&mut self, end: u64) {
         match self.place {
             Place::Root => {
-                let span = Span { start: self.began, end };
+                let span = Span {
+                    start: self.began,
+                    end,
+                };
                 let Some(key) = self.top else {
                     return;
                 };
@@ -584,13 +595,17 @@ impl<T: ToolNames> Sink for Gather<T> {
                 if let Some(value) = self.root_string() {
                     value.span = span;
                 }
-                let input = key == TopKey::Input && self.dialect == Dialect::Responses;
-                if input && self.kind(key) == Some(Kind::String) {
+                let text = key == self.entries_key() && self.kind(key) == Some(Kind::String);
+                let items = self.dialect == Dialect::Responses;
+                if text && items && self.demand.has(Demand::USER_TEXT) {
                     self.texts.keep();
                 }
             }
             Place::Metadata if self.key == Key::UserId => {
-                self.user_id.span = Span { start: self.user_id_began, end };
+                self.user_id.span = Span {
+                    start: self.user_id_began,
+                    end,
+                };
             }
             _ => {}
         }

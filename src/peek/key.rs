@@ -66,7 +66,9 @@ impl TopKey {
     }
 
     fn spelled(name: &[u8]) -> Option<Self> {
-        Self::ALL.into_iter().find(|key| key.as_str().as_bytes() == name)
+        Self::ALL
+            .into_iter()
+            .find(|key| key.as_str().as_bytes() == name)
     }
 }
 
@@ -124,7 +126,9 @@ impl KeySet {
 
     /// The keys of the set, in order.
     pub fn iter(self) -> impl Iterator<Item = TopKey> {
-        TopKey::ALL.into_iter().filter(move |key| self.contains(*key))
+        TopKey::ALL
+            .into_iter()
+            .filter(move |key| self.contains(*key))
     }
 }
 
@@ -186,7 +190,13 @@ pub(super) struct Word {
 impl Word {
     pub(super) fn new() -> Self {
         let bytes = [0; WORD_BYTES_MAX];
-        Self { bytes, len: 0, open: false, too_long: false, unescape: Unescape::default() }
+        Self {
+            bytes,
+            len: 0,
+            open: false,
+            too_long: false,
+            unescape: Unescape::default(),
+        }
     }
 
     /// The decoded word, once its last piece has come; empty if it is longer than any known one.

@@ -13,6 +13,8 @@
 //! bounds; nothing is allocated per push.
 
 mod capture;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod key;
 #[doc(hidden)]
@@ -202,7 +204,9 @@ pub struct Peek<T = ()> {
 impl<T> fmt::Debug for Peek<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = f.debug_struct("Peek");
-        shown.field("scanner", &self.scanner).field("demand", &self.demand);
+        shown
+            .field("scanner", &self.scanner)
+            .field("demand", &self.demand);
         shown.finish_non_exhaustive()
     }
 }
@@ -220,7 +224,11 @@ impl<T: ToolNames> Peek<T> {
     #[must_use]
     pub fn with(dialect: Dialect, demand: Demand, capture: Capture, tools: T) -> Self {
         let gather = Gather::new(dialect, demand, capture, tools);
-        Self { scanner: Scanner::new(), gather, demand }
+        Self {
+            scanner: Scanner::new(),
+            gather,
+            demand,
+        }
     }
 
     /// Reads the next bytes of the body.
@@ -267,7 +275,11 @@ impl<T: ToolNames> Peek<T> {
     #[must_use]
     pub fn open(&self) -> Demand {
         let still = |fact: bool, demand: Demand| {
-            if fact && self.demand.has(demand) { demand } else { Demand::NOTHING }
+            if fact && self.demand.has(demand) {
+                demand
+            } else {
+                Demand::NOTHING
+            }
         };
         let session = self.prompt_cache_key().is_open()
             || self.user().is_open()
@@ -275,7 +287,10 @@ impl<T: ToolNames> Peek<T> {
         still(self.model().is_open(), Demand::MODEL)
             | still(self.stream().is_open(), Demand::STREAM)
             | still(self.last_user().is_open(), Demand::USER_TEXT)
-            | still(!self.gather.has_ended(TopKey::Tools) && !self.closed(), Demand::TOOL_NAMES)
+            | still(
+                !self.gather.has_ended(TopKey::Tools) && !self.closed(),
+                Demand::TOOL_NAMES,
+            )
             | still(session, Demand::SESSION_FIELDS)
             | still(self.metadata_user_id().is_open(), Demand::USER_ID)
     }
@@ -290,7 +305,11 @@ impl<T: ToolNames> Peek<T> {
     #[must_use]
     pub fn stream(&self) -> Fact<StreamFlag> {
         if !self.gather.has_ended(TopKey::Stream) {
-            return if self.closed() { Fact::Absent } else { Fact::NotYet };
+            return if self.closed() {
+                Fact::Absent
+            } else {
+                Fact::NotYet
+            };
         }
         match self.kind(TopKey::Stream) {
             Fact::Found(Kind::True) => Fact::Found(StreamFlag::True),
@@ -316,7 +335,9 @@ impl<T: ToolNames> Peek<T> {
     /// `prompt_cache_key`, if it is a string. Demand: [`Demand::SESSION_FIELDS`].
     #[must_use]
     pub fn prompt_cache_key(&self) -> Fact<Text<'_>> {
-        self.gather.prompt_cache_key.fact(self.settles(Demand::SESSION_FIELDS))
+        self.gather
+            .prompt_cache_key
+            .fact(self.settles(Demand::SESSION_FIELDS))
     }
 
     /// `user`, if it is a string. Demand: [`Demand::SESSION_FIELDS`].
@@ -328,7 +349,9 @@ impl<T: ToolNames> Peek<T> {
     /// `session_id`, if it is a string. Demand: [`Demand::SESSION_FIELDS`].
     #[must_use]
     pub fn session_id(&self) -> Fact<Text<'_>> {
-        self.gather.session_id.fact(self.settles(Demand::SESSION_FIELDS))
+        self.gather
+            .session_id
+            .fact(self.settles(Demand::SESSION_FIELDS))
     }
 
     /// `metadata.user_id`, if it is a string. Demand: [`Demand::USER_ID`].

@@ -13,7 +13,10 @@ use crate::peek::{Kind, StreamFlag, TopKey};
 /// Facts of one body; values are unbounded and untrimmed.
 #[derive(Clone, PartialEq, Eq)]
 #[expect(missing_docs, reason = "as in `peek`")]
-#[expect(missing_debug_implementations, reason = "message text is never printed")]
+#[expect(
+    missing_debug_implementations,
+    reason = "message text is never printed"
+)]
 pub struct Facts {
     pub model: Option<String>,
     pub stream: Option<StreamFlag>,
@@ -57,7 +60,7 @@ pub fn facts(dialect: Dialect, body: &[u8]) -> Option<Facts> {
             _ => StreamFlag::Other,
         }),
         last_user_text: last_user_text(dialect, &root),
-        tool_names: root.last("tools").map(tool_names).unwrap_or_default(),
+        tool_names: root.all("tools").into_iter().flat_map(tool_names).collect(),
         prompt_cache_key: text_of("prompt_cache_key"),
         user: text_of("user"),
         session_id: text_of("session_id"),
@@ -70,7 +73,10 @@ pub fn facts(dialect: Dialect, body: &[u8]) -> Option<Facts> {
             .into_iter()
             .filter_map(|key| Some((key, root.last(key.as_str())?.kind())))
             .collect(),
-        repeated: TopKey::ALL.into_iter().filter(|key| root.spellings(*key) > 1).collect(),
+        repeated: TopKey::ALL
+            .into_iter()
+            .filter(|key| root.spellings(*key) > 1)
+            .collect(),
     })
 }
 
@@ -123,7 +129,11 @@ fn tool_names(tools: &Node) -> Vec<String> {
         for list in inner {
             names.extend(list.items().iter().filter_map(tool_name));
         }
-        let namespace = lists || tool.all("type").iter().any(|t| t.text() == Some("namespace"));
+        let namespace = lists
+            || tool
+                .all("type")
+                .iter()
+                .any(|t| t.text() == Some("namespace"));
         if !namespace {
             names.extend(tool_name(tool));
         }
@@ -134,10 +144,16 @@ fn tool_names(tools: &Node) -> Vec<String> {
 fn tool_name(tool: &Node) -> Option<String> {
     let last_text = |node: &Node| {
         let names = node.all("name");
-        names.iter().rev().find_map(|name| name.text()).map(str::to_owned)
+        names
+            .iter()
+            .rev()
+            .find_map(|name| name.text())
+            .map(str::to_owned)
     };
     let inside = |member| tool.all(member).into_iter().rev().find_map(last_text);
-    last_text(tool).or_else(|| inside("function")).or_else(|| inside("custom"))
+    last_text(tool)
+        .or_else(|| inside("function"))
+        .or_else(|| inside("custom"))
 }
 
 /// Deepest nesting of a valid body.
@@ -169,11 +185,10 @@ fn tame(body: &[u8]) -> Vec<u8> {
             b'\\' if tame[at + 1] != b'u' => at += 1,
             b'\\' => {
                 let unit = |at: usize| match body.get(at..at + 6) {
-                    Some([b'\\', b'u', hex @ ..]) => u32::from_str_radix(
-                        std::str::from_utf8(hex).unwrap_or_default(),
-                        16,
-                    )
-                    .unwrap_or(0),
+                    Some([b'\\', b'u', hex @ ..]) => {
+                        u32::from_str_radix(std::str::from_utf8(hex).unwrap_or_default(), 16)
+                            .unwrap_or(0)
+                    }
                     _ => 0,
                 };
                 match (unit(at), unit(at + 6)) {
@@ -229,7 +244,11 @@ impl Node {
     }
 
     fn all(&self, name: &str) -> Vec<&Self> {
-        self.members().iter().filter(|(n, _)| n == name).map(|(_, value)| value).collect()
+        self.members()
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, value)| value)
+            .collect()
     }
 
     fn last(&self, name: &str) -> Option<&Self> {
@@ -240,9 +259,14 @@ impl Node {
     fn spellings(&self, key: TopKey) -> usize {
         let blind = |name: &str| {
             let replaced = name.replace('\u{17f}', "s").replace('\u{212a}', "k");
-            replaced.replace(['\u{130}', '\u{131}'], "i").to_ascii_lowercase()
+            replaced
+                .replace(['\u{130}', '\u{131}'], "i")
+                .to_ascii_lowercase()
         };
-        self.members().iter().filter(|(name, _)| blind(name) == key.as_str()).count()
+        self.members()
+            .iter()
+            .filter(|(name, _)| blind(name) == key.as_str())
+            .count()
     }
 
     const fn kind(&self) -> Kind {
@@ -269,7 +293,9 @@ impl<'de> DeserializeSeed<'de> for Tree {
 
     fn deserialize<D: Deserializer<'de>>(self, parser: D) -> Result<Node, D::Error> {
         if self.levels == 0 {
-            return parser.deserialize_ignored_any(IgnoredAny).map(|_| Node::Literal(None));
+            return parser
+                .deserialize_ignored_any(IgnoredAny)
+                .map(|_| Node::Literal(None));
         }
         parser.deserialize_any(self)
     }
@@ -299,7 +325,9 @@ impl<'de> Visitor<'de> for Tree {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
-        let below = Self { levels: self.levels - 1 };
+        let below = Self {
+            levels: self.levels - 1,
+        };
         let mut items = Vec::new();
         while let Some(item) = seq.next_element_seed(below)? {
             items.push(item);
@@ -308,7 +336,9 @@ impl<'de> Visitor<'de> for Tree {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Node, A::Error> {
-        let below = Self { levels: self.levels - 1 };
+        let below = Self {
+            levels: self.levels - 1,
+        };
         let mut members = Vec::new();
         while let Some(name) = map.next_key::<String>()? {
             members.push((name, map.next_value_seed(below)?));

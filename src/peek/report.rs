@@ -38,7 +38,8 @@ pub fn report(dialect: Dialect, body: &[u8]) -> String {
 }
 
 fn error(Broken { offset, reason }: Broken) -> Vec<u8> {
-    let facts = r#""valid":false,"model":null,"stream":false,"last_user_text":null,"tool_names":[]"#;
+    let facts =
+        r#""valid":false,"model":null,"stream":false,"last_user_text":null,"tool_names":[]"#;
     let reason = reason.as_str();
     format!(r#"{{{facts},"error":{{"reason":"{reason}","offset":{offset}}}}}"#).into_bytes()
 }
@@ -67,7 +68,9 @@ fn facts(peek: &Peek<List>) -> Vec<u8> {
     }
     let ambiguous: Vec<&str> = peek.ambiguous().iter().map(TopKey::as_str).collect();
     let closed_at = peek.closed_at().unwrap_or_default();
-    line.extend_from_slice(format!(r#","ambiguous":{ambiguous:?},"closed_at":{closed_at}}}"#).as_bytes());
+    line.extend_from_slice(
+        format!(r#","ambiguous":{ambiguous:?},"closed_at":{closed_at}}}"#).as_bytes(),
+    );
     line
 }
 

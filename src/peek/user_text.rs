@@ -26,7 +26,10 @@ impl TextReader {
 
 /// Text of the last message of role `user`.
 #[derive(Clone, Copy)]
-#[expect(missing_debug_implementations, reason = "message text is never printed")]
+#[expect(
+    missing_debug_implementations,
+    reason = "message text is never printed"
+)]
 pub struct LastUserText<'a>(&'a str);
 
 impl<'a> LastUserText<'a> {
@@ -52,7 +55,11 @@ pub(super) struct UserTexts {
 
 impl UserTexts {
     pub(super) fn new(capture: Capture) -> Self {
-        Self { draft: Draft::new(capture), last: Draft::new(capture), found: false }
+        Self {
+            draft: Draft::new(capture),
+            last: Draft::new(capture),
+            found: false,
+        }
     }
 
     /// A new text starts.
@@ -109,7 +116,15 @@ impl Draft {
     fn new(capture: Capture) -> Self {
         let (bytes, unescape) = (Vec::new(), Unescape::default());
         let (partial, partial_len) = ([0; 4], 0);
-        Self { bytes, partial, partial_len, gap: false, beyond: false, capture, unescape }
+        Self {
+            bytes,
+            partial,
+            partial_len,
+            gap: false,
+            beyond: false,
+            capture,
+            unescape,
+        }
     }
 
     fn clear(&mut self) {
@@ -198,7 +213,10 @@ mod tests {
             let padded = format!("{blank}{text}{blank}");
             assert_eq!(judge(&padded), Fact::Found(text.to_owned()));
         }
-        assert_eq!(judge(&format!("{blank}{longest}x{blank}")), Fact::BeyondBound);
+        assert_eq!(
+            judge(&format!("{blank}{longest}x{blank}")),
+            Fact::BeyondBound
+        );
         assert_eq!(judge(&format!("x{blank}x")), Fact::BeyondBound);
     }
 
