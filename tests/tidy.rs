@@ -64,6 +64,12 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("clap", &["main"]),
 ];
 
+/// Capabilities, and the only modules that may name them.
+const NAMED: &[(&str, &[&str])] = &[
+    // The right to judge message text (decisions S14).
+    ("TextReader", &["peek", "switch"]),
+];
+
 /// The only modules that may contain `unsafe`; each file says why at its top.
 const UNSAFE: &[&str] = &["runtime", "json"];
 
@@ -145,6 +151,12 @@ fn check(path: &Path, text: &str, errors: &mut Vec<String>) {
         if words.any(|w| w == "unsafe") && !UNSAFE.contains(&module.as_str()) {
             errors.push(format!("{shown}:{number}: `unsafe` is not for `{module}`"));
         }
+        for (name, allowed) in NAMED {
+            let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+            if words.any(|w| w == *name) && !allowed.contains(&module.as_str()) {
+                errors.push(format!("{shown}:{number}: `{name}` is not for `{module}`"));
+            }
+        }
         for (krate, allowed) in CONTAINED {
             if names_before(code, krate) && !allowed.contains(&module.as_str()) {
                 errors.push(format!("{shown}:{number}: `{krate}` is not for `{module}`"));
@@ -209,6 +221,7 @@ fn tidy_catches() {
         ("src/peek/scan.rs", "use crate::{lane::Wire};"),
         ("src/peek/mod.rs", "use super::lane;"),
         ("src/peek/scan.rs", "use super::super::lane;"),
+        ("src/route/mod.rs", "fn peep(reader: &TextReader) {}"),
     ];
     for (path, text) in cases {
         let before = errors.len();

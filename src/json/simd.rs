@@ -58,7 +58,12 @@ pub(super) fn drive<S: Sink>(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::x86_64::*;
+    use std::arch::x86_64::{
+        __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_set_epi64x,
+        _mm_set1_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi8,
+        _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
+        _mm256_set1_epi8, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_testz_si256,
+    };
 
     use crate::json::lanes::{BLOCK, Lanes};
     use crate::json::scan::Scanner;

@@ -19,6 +19,7 @@ mod gather;
 mod key;
 #[doc(hidden)]
 pub mod naive;
+mod place;
 mod report;
 mod user_text;
 

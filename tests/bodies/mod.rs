@@ -1,5 +1,8 @@
 //! Request bodies made from a seed: mostly what clients send, often what they should not.
 
+/// A member's name, and what makes its value.
+type Choice<'a> = (&'a str, fn(&mut Bodies) -> String);
+
 /// A small generator (xorshift64*), so that a seed is a body on every machine.
 pub(crate) struct Bodies(u64);
 
@@ -164,10 +167,7 @@ impl Bodies {
     }
 
     /// Members out of `choices`, in some order, some twice.
-    fn members<'a>(
-        &mut self,
-        choices: &[(&'a str, fn(&mut Self) -> String)],
-    ) -> Vec<(&'a str, String)> {
+    fn members<'a>(&mut self, choices: &[Choice<'a>]) -> Vec<(&'a str, String)> {
         let count = self.below(choices.len() + 2);
         let mut members = Vec::new();
         for _ in 0..count {
