@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -147,13 +147,13 @@ fn check(path: &Path, text: &str, errors: &mut Vec<String>) {
                 ));
             }
         }
-        let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        if words.any(|w| w == "unsafe") && !UNSAFE.contains(&module.as_str()) {
+        let words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+        let words: BTreeSet<_> = words.collect();
+        if words.contains("unsafe") && !UNSAFE.contains(&module.as_str()) {
             errors.push(format!("{shown}:{number}: `unsafe` is not for `{module}`"));
         }
         for (name, allowed) in NAMED {
-            let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-            if words.any(|w| w == *name) && !allowed.contains(&module.as_str()) {
+            if words.contains(name) && !allowed.contains(&module.as_str()) {
                 errors.push(format!("{shown}:{number}: `{name}` is not for `{module}`"));
             }
         }
