@@ -147,8 +147,7 @@ fn check(path: &Path, text: &str, errors: &mut Vec<String>) {
                 ));
             }
         }
-        let words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        let words: BTreeSet<_> = words.collect();
+        let words = words(code);
         if words.contains("unsafe") && !UNSAFE.contains(&module.as_str()) {
             errors.push(format!("{shown}:{number}: `unsafe` is not for `{module}`"));
         }
@@ -163,6 +162,11 @@ fn check(path: &Path, text: &str, errors: &mut Vec<String>) {
             }
         }
     }
+}
+
+fn words(code: &str) -> BTreeSet<&str> {
+    code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .collect()
 }
 
 fn module_of(path: &Path) -> String {
