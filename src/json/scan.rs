@@ -19,6 +19,11 @@ pub struct Scanner {
     level: Level,
 }
 
+const _: () = assert!(
+    NESTING_MAX <= u128::BITS,
+    "one bit of `objects` for each container"
+);
+
 /// Where the grammar stands between two tokens.
 #[derive(Clone, Debug)]
 struct Grammar {

@@ -6,10 +6,8 @@
 //! of a [`TextReader`].
 
 use crate::json::Unescape;
+use crate::limits::USER_TEXT_BYTES_MAX;
 use crate::peek::{Capture, Fact};
-
-/// Bytes of decoded text, without white space around it, beyond which it is not kept.
-pub const USER_TEXT_BYTES_MAX: usize = 256;
 
 /// The right to judge what a person typed. Module `switch` alone makes one (`tests/tidy.rs`), so no
 /// other module can let a decision or a log line depend on message text.
