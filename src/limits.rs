@@ -56,6 +56,24 @@ pub const ACKNOWLEDGED_LOOK_MS: u64 = 1;
 /// Addresses of one provider that a connect tries, in order.
 pub const ADDRESSES: usize = 8;
 
+/// Containers open at once inside the root object of a body that is scanned (per body). Far above
+/// what tool schemas need; it bounds the scanner's stack to one word.
+pub const NESTING_MAX: u32 = 128;
+
+/// Bytes of a model name, decoded, that routes can match (per body).
+pub const MODEL_BYTES_MAX: usize = 256;
+
+/// Bytes of `prompt_cache_key`, `metadata.user_id`, `user` or `session_id`, decoded (per body and
+/// field). Claude Code's `user_id` is a JSON text of about 200 bytes.
+pub const SESSION_FIELD_BYTES_MAX: usize = 1024;
+
+/// Bytes of a tool's name, decoded (per tool); providers allow 64 to 128.
+pub const TOOL_NAME_BYTES_MAX: usize = 128;
+
+/// Bytes of the last user text, decoded and without white space around it, beyond which it is not
+/// kept (per body). The longest switch literal has 12.
+pub const USER_TEXT_BYTES_MAX: usize = 256;
+
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
 const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
 const _: () =

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use lanegate::config;
 use lanegate::http1;
+use lanegate::peek;
 
 /// A fuzz target and what it calls.
 type Target = (&'static str, fn(&[u8]));
@@ -21,6 +22,9 @@ const TARGETS: &[Target] = &[
     ("http1_head", http1::fuzzing::head),
     ("http1_framing", http1::fuzzing::framing),
     ("http1_chunked", http1::fuzzing::chunked),
+    ("json_scan", peek::fuzzing::scan),
+    ("peek_agrees", peek::fuzzing::facts),
+    ("patch", peek::fuzzing::patch),
 ];
 
 /// A seed is small, so that a reader can see what it is about.

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -62,6 +62,12 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("memchr", &["http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["main"]),
+];
+
+/// Capabilities, and the only modules that may name them.
+const NAMED: &[(&str, &[&str])] = &[
+    // The right to judge message text (decisions S14).
+    ("TextReader", &["peek", "switch"]),
 ];
 
 /// The only modules that may contain `unsafe`; each file says why at its top.
@@ -141,9 +147,14 @@ fn check(path: &Path, text: &str, errors: &mut Vec<String>) {
                 ));
             }
         }
-        let mut words = code.split(|c: char| !(c.is_alphanumeric() || c == '_'));
-        if words.any(|w| w == "unsafe") && !UNSAFE.contains(&module.as_str()) {
+        let words = words(code);
+        if words.contains("unsafe") && !UNSAFE.contains(&module.as_str()) {
             errors.push(format!("{shown}:{number}: `unsafe` is not for `{module}`"));
+        }
+        for (name, allowed) in NAMED {
+            if words.contains(name) && !allowed.contains(&module.as_str()) {
+                errors.push(format!("{shown}:{number}: `{name}` is not for `{module}`"));
+            }
         }
         for (krate, allowed) in CONTAINED {
             if names_before(code, krate) && !allowed.contains(&module.as_str()) {
@@ -151,6 +162,11 @@ fn check(path: &Path, text: &str, errors: &mut Vec<String>) {
             }
         }
     }
+}
+
+fn words(code: &str) -> BTreeSet<&str> {
+    code.split(|c: char| !(c.is_alphanumeric() || c == '_'))
+        .collect()
 }
 
 fn module_of(path: &Path) -> String {
@@ -209,6 +225,7 @@ fn tidy_catches() {
         ("src/peek/scan.rs", "use crate::{lane::Wire};"),
         ("src/peek/mod.rs", "use super::lane;"),
         ("src/peek/scan.rs", "use super::super::lane;"),
+        ("src/route/mod.rs", "fn peep(reader: &TextReader) {}"),
     ];
     for (path, text) in cases {
         let before = errors.len();

@@ -7,19 +7,19 @@ use criterion::{Criterion, Throughput};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes of each body.
-pub const BODY_BYTES: usize = 256 * 1024;
+pub(crate) const BODY_BYTES: usize = 256 * 1024;
 /// Bytes of each push.
-pub const PUSH_BYTES: usize = 64 * 1024;
+pub(crate) const PUSH_BYTES: usize = 64 * 1024;
 
 /// A chat body of about [`BODY_BYTES`] with `model` first and `stream` last, and its kind.
-pub struct Corpus {
-    pub name: &'static str,
-    pub body: Vec<u8>,
-    pub tools: usize,
+pub(crate) struct Corpus {
+    pub(crate) name: &'static str,
+    pub(crate) body: Vec<u8>,
+    pub(crate) tools: usize,
 }
 
 /// Prose, escape-heavy code, tool schemas and base64, the kinds of data-path measurements section 5.
-pub fn corpora() -> [Corpus; 4] {
+pub(crate) fn corpora() -> [Corpus; 4] {
     let prose = "The gateway forwards what it is given, and nothing else; a reader of this line \
                  learns little, but the scanner sees what most turns of a conversation look like. ";
     let code = "fn main() {\\n\\tlet s = \\\"a\\\\b\\\";\\n\\tprintln!(\\\"{s}\\\");\\n}\\n";
@@ -69,7 +69,7 @@ fn tools() -> Corpus {
 }
 
 /// Time that this thread ran, so that other work on the machine does not count.
-pub struct CpuTime;
+pub(crate) struct CpuTime;
 
 impl Measurement for CpuTime {
     type Intermediate = Duration;
@@ -105,7 +105,7 @@ impl Measurement for CpuTime {
 }
 
 /// Few and short samples: a whole run stays under a minute.
-pub fn criterion() -> Criterion<CpuTime> {
+pub(crate) fn criterion() -> Criterion<CpuTime> {
     Criterion::default()
         .with_measurement(CpuTime)
         .sample_size(20)
@@ -115,6 +115,6 @@ pub fn criterion() -> Criterion<CpuTime> {
 }
 
 /// Throughput of one pass over `body`.
-pub fn throughput(body: &[u8]) -> Throughput {
+pub(crate) fn throughput(body: &[u8]) -> Throughput {
     Throughput::Bytes(body.len() as u64)
 }

@@ -9,8 +9,10 @@ pub(super) trait Lanes: Copy {
     fn load(block: &[u8; BLOCK]) -> Self;
     /// Bytes equal to `byte`.
     fn eq(self, byte: u8) -> u64;
-    /// Bytes below 0x20.
-    fn controls(self) -> u64;
+    /// Control characters (below 0x20) and bytes outside ASCII.
+    fn odd(self) -> u64;
+    /// The letters `f`, `n`, `r`, `t` and the slash.
+    fn fnrt_slash(self) -> u64;
     /// JSON white space.
     fn white(self) -> u64;
     /// `{`, `}`, `[`, `]`, `:`, `,`; may also answer for control characters.
@@ -80,8 +82,16 @@ impl Lanes for Swar {
     }
 
     #[inline(always)]
-    fn controls(self) -> u64 {
-        self.gather(below_space)
+    fn odd(self) -> u64 {
+        self.gather(|w| w | below_space(w))
+    }
+
+    #[inline(always)]
+    fn fnrt_slash(self) -> u64 {
+        self.gather(|w| {
+            let letters = equals(w, b'f') | equals(w, b'n') | equals(w, b'r') | equals(w, b't');
+            letters | equals(w, b'/')
+        })
     }
 
     #[inline(always)]

@@ -24,14 +24,12 @@ mod text;
 mod utf8;
 mod words;
 
+pub use crate::limits::NESTING_MAX;
 pub use patch::{Patch, Span, patched_len, splice};
 pub use scan::Scanner;
 pub use text::{Unescape, quote};
 
 use std::fmt;
-
-/// Most containers open at once inside the root object.
-pub const NESTING_MAX: u32 = 128;
 
 /// Why a body is not one JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,11 @@ pub struct Scanner {
     level: Level,
 }
 
+const _: () = assert!(
+    NESTING_MAX <= u128::BITS,
+    "one bit of `objects` for each container"
+);
+
 /// Where the grammar stands between two tokens.
 #[derive(Clone, Debug)]
 struct Grammar {
@@ -191,17 +196,20 @@ impl Scanner {
                 at += passed;
                 rest = &rest[passed..];
             }
-            let mut padded = [b' '; BLOCK];
-            let (block, len) = match rest.first_chunk::<BLOCK>() {
-                Some(block) => (block, 64),
+            let (lanes, len, words) = match rest.first_chunk::<BLOCK>() {
+                Some(block) => {
+                    let lanes = L::load(block);
+                    (lanes, 64, self.strings.read(lanes, 64))
+                }
                 None if rest.is_empty() => break,
                 None => {
+                    let mut padded = [b' '; BLOCK];
                     padded[..rest.len()].copy_from_slice(rest);
-                    (&padded, u32::try_from(rest.len()).unwrap_or(64))
+                    let lanes = L::load(&padded);
+                    let len = u32::try_from(rest.len()).unwrap_or(64);
+                    (lanes, len, self.strings.read(lanes, len))
                 }
             };
-            let lanes = L::load(block);
-            let words = self.strings.read(lanes, len);
             in_plain_text = words.is_plain_text();
             if !in_plain_text {
                 let stop = words.fault.map_or(len, |(bit, _)| bit);

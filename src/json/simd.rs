@@ -58,7 +58,12 @@ pub(super) fn drive<S: Sink>(
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use std::arch::x86_64::*;
+    use std::arch::x86_64::{
+        __m256i, _mm_clmulepi64_si128, _mm_cvtsi128_si64, _mm_loadu_si128, _mm_set_epi64x,
+        _mm_set1_epi8, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8, _mm256_cmpgt_epi8,
+        _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_or_si256, _mm256_set1_epi8,
+        _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_testz_si256,
+    };
 
     use crate::json::lanes::{BLOCK, Lanes};
     use crate::json::scan::Scanner;
@@ -93,9 +98,15 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn controls(self) -> u64 {
+        fn odd(self) -> u64 {
             // SAFETY: see the impl.
-            unsafe { controls(self) }
+            unsafe { odd(self) }
+        }
+
+        #[inline(always)]
+        fn fnrt_slash(self) -> u64 {
+            // SAFETY: see the impl.
+            unsafe { fnrt_slash(self) }
         }
 
         #[inline(always)]
@@ -162,13 +173,15 @@ mod x86 {
         )
     }
 
-    /// Bytes for which `min(byte, 0x1F)` is the byte itself.
+    /// As signed bytes, those outside ASCII are below 0x20 too.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn controls(Avx2(low, high): Avx2) -> u64 {
-        let last = _mm256_set1_epi8(0x1F);
-        let is = |v| _mm256_cmpeq_epi8(_mm256_min_epu8(v, last), v);
-        tops(is(low), is(high))
+    fn odd(Avx2(low, high): Avx2) -> u64 {
+        let space = _mm256_set1_epi8(0x20);
+        tops(
+            _mm256_cmpgt_epi8(space, low),
+            _mm256_cmpgt_epi8(space, high),
+        )
     }
 
     /// A table with one byte for each low nibble, in both halves.
@@ -197,6 +210,22 @@ mod x86 {
             t[0x9] = b'\t';
             t[0xA] = b'\n';
             t[0xD] = b'\r';
+            t
+        };
+        let table = nibbles(TABLE);
+        tops(named(low, table), named(high, table))
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn fnrt_slash(Avx2(low, high): Avx2) -> u64 {
+        const TABLE: [u8; 16] = {
+            let mut t = [0xFF; 16];
+            t[0x2] = b'r';
+            t[0x4] = b't';
+            t[0x6] = b'f';
+            t[0xE] = b'n';
+            t[0xF] = b'/';
             t
         };
         let table = nibbles(TABLE);

@@ -50,9 +50,13 @@ impl Strings {
     #[inline(always)]
     pub(super) fn read<L: Lanes>(&mut self, lanes: L, len: u32) -> Words {
         let (quote, backslash) = (lanes.eq(b'"'), lanes.eq(b'\\'));
-        let (controls, high) = (lanes.controls(), lanes.plane::<0>());
+        let odd = lanes.odd();
+        let (controls, high) = match odd {
+            0 => (0, 0),
+            _ => (odd & !lanes.plane::<0>(), odd & lanes.plane::<0>()),
+        };
         let carried = self.escaped | self.hex_due | u64::from(self.utf8.open());
-        let special = quote | backslash | controls | high | carried;
+        let special = quote | backslash | odd | carried;
         if special == 0 {
             let inside = self.inside;
             return Words {
@@ -121,13 +125,12 @@ impl Strings {
     /// Marks escapes that do not exist: an unknown letter, or a byte after `\u` that is no digit.
     #[inline(always)]
     fn escapes<L: Lanes>(&mut self, lanes: L, escaped: u64, quoting: u64, len: u32) -> u64 {
-        let rare = escaped & !(quoting | lanes.eq(b'n') | lanes.eq(b't'));
+        let rare = escaped & !(quoting | lanes.fnrt_slash());
         if rare | self.hex_due == 0 {
             return 0;
         }
         let unicode = rare & lanes.eq(b'u');
-        let others = lanes.eq(b'r') | lanes.eq(b'/') | lanes.eq(b'b') | lanes.eq(b'f');
-        let unknown = rare & !(unicode | others);
+        let unknown = rare & !(unicode | lanes.eq(b'b'));
         if unicode | self.hex_due == 0 {
             return unknown;
         }

@@ -4,6 +4,7 @@ use crate::dialect::Dialect;
 use crate::json::{Container, Sink, Span, Want};
 use crate::peek::capture::Value;
 use crate::peek::key::{Spelling, Word};
+use crate::peek::place::{Entry, Key, Part, Place, Rank, Tool};
 use crate::peek::user_text::UserTexts;
 use crate::peek::{
     Capture, Demand, Fact, KeySet, Kind, LastUserText, MODEL_BYTES_MAX, SESSION_FIELD_BYTES_MAX,
@@ -46,124 +47,6 @@ pub(super) struct Gather<T> {
     pub(super) user_id: Value,
     texts: UserTexts,
     pub(super) tools_named: u32,
-}
-
-/// The innermost container that is looked into. Each has one possible parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
-    /// Before the root, or after it.
-    Outside,
-    Root,
-    Metadata,
-    /// The list of messages or items.
-    Entries,
-    Entry,
-    /// The list in `content`.
-    Parts,
-    Part,
-    Tools,
-    Tool,
-    /// `function` or `custom` of a tool.
-    Callee,
-    /// The list in a namespace.
-    InnerTools,
-    InnerTool,
-    InnerCallee,
-}
-
-impl Place {
-    const fn parent(self) -> Self {
-        match self {
-            Self::Outside | Self::Root => Self::Outside,
-            Self::Metadata | Self::Entries | Self::Tools => Self::Root,
-            Self::Entry => Self::Entries,
-            Self::Parts => Self::Entry,
-            Self::Part => Self::Parts,
-            Self::Tool => Self::Tools,
-            Self::Callee | Self::InnerTools => Self::Tool,
-            Self::InnerTool => Self::InnerTools,
-            Self::InnerCallee => Self::InnerTool,
-        }
-    }
-}
-
-/// Member names that matter below the root.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Key {
-    Role,
-    Type,
-    Content,
-    Text,
-    Name,
-    Function,
-    Custom,
-    Tools,
-    UserId,
-    Other,
-}
-
-impl Key {
-    fn of(name: &[u8]) -> Self {
-        match name {
-            b"role" => Self::Role,
-            b"type" => Self::Type,
-            b"content" => Self::Content,
-            b"text" => Self::Text,
-            b"name" => Self::Name,
-            b"function" => Self::Function,
-            b"custom" => Self::Custom,
-            b"tools" => Self::Tools,
-            b"user_id" => Self::UserId,
-            _ => Self::Other,
-        }
-    }
-}
-
-/// A message or item.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    /// Any of its roles is `user`.
-    user: bool,
-    role_seen: bool,
-    type_seen: bool,
-    /// Responses: a type other than `message`.
-    other_type: bool,
-    content_seen: bool,
-    /// A deciding member came twice.
-    repeated: bool,
-    /// `content` is text so far.
-    text: bool,
-}
-
-/// A part of a message's content.
-#[derive(Clone, Copy, Default)]
-struct Part {
-    type_seen: bool,
-    text_seen: bool,
-    /// Its type is that of text.
-    text: bool,
-}
-
-/// A tool, or the tool in a namespace.
-#[derive(Clone)]
-struct Tool {
-    /// The best name so far.
-    name: Value,
-    /// Where that name stands.
-    rank: Rank,
-    /// `function` or `custom`, inside it.
-    callee: Rank,
-    /// It stands for the tools in its list.
-    namespace: bool,
-}
-
-/// Where a tool's name stands; the highest counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    Nowhere,
-    Custom,
-    Function,
-    Own,
 }
 
 impl<T: ToolNames> Gather<T> {
@@ -595,8 +478,9 @@ impl<T: ToolNames> Sink for Gather<T> {
                 if let Some(value) = self.root_string() {
                     value.span = span;
                 }
-                let input = key == TopKey::Input && self.dialect == Dialect::Responses;
-                if input && self.kind(key) == Some(Kind::String) {
+                let text = key == self.entries_key() && self.kind(key) == Some(Kind::String);
+                let items = self.dialect == Dialect::Responses;
+                if text && items && self.demand.has(Demand::USER_TEXT) {
                     self.texts.keep();
                 }
             }

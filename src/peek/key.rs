@@ -1,7 +1,5 @@
 //! Member names and other short words, escaped or not, and which of them matter at the root.
 
-use memchr::memchr;
-
 use crate::json::Unescape;
 
 /// A member of the root object that the gateway knows.
@@ -201,7 +199,7 @@ impl Word {
 
     /// The decoded word, once its last piece has come; empty if it is longer than any known one.
     pub(super) fn take<'a>(&'a mut self, raw: &'a [u8], last: bool) -> Option<&'a [u8]> {
-        if last && !self.open && memchr(b'\\', raw).is_none() {
+        if last && !self.open && !raw.contains(&b'\\') {
             return Some(raw);
         }
         if !self.open {

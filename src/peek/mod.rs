@@ -13,16 +13,22 @@
 //! bounds; nothing is allocated per push.
 
 mod capture;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gather;
 mod key;
 #[doc(hidden)]
 pub mod naive;
+mod place;
 mod report;
 mod user_text;
 
+pub use crate::limits::{
+    MODEL_BYTES_MAX, SESSION_FIELD_BYTES_MAX, TOOL_NAME_BYTES_MAX, USER_TEXT_BYTES_MAX,
+};
 pub use key::{KeySet, TopKey};
 pub use report::report;
-pub use user_text::{LastUserText, TextReader, USER_TEXT_BYTES_MAX};
+pub use user_text::{LastUserText, TextReader};
 
 use std::fmt;
 use std::ops::BitOr;
@@ -30,13 +36,6 @@ use std::ops::BitOr;
 use crate::dialect::Dialect;
 use crate::json::{Broken, Scanner, Span};
 use gather::Gather;
-
-/// Bytes of a model name, decoded.
-pub const MODEL_BYTES_MAX: usize = 256;
-/// Bytes of `prompt_cache_key`, `metadata.user_id`, `user` or `session_id`, decoded.
-pub const SESSION_FIELD_BYTES_MAX: usize = 1024;
-/// Bytes of a tool's name, decoded.
-pub const TOOL_NAME_BYTES_MAX: usize = 128;
 
 /// What is known about one fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

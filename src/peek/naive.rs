@@ -60,7 +60,7 @@ pub fn facts(dialect: Dialect, body: &[u8]) -> Option<Facts> {
             _ => StreamFlag::Other,
         }),
         last_user_text: last_user_text(dialect, &root),
-        tool_names: root.last("tools").map(tool_names).unwrap_or_default(),
+        tool_names: root.all("tools").into_iter().flat_map(tool_names).collect(),
         prompt_cache_key: text_of("prompt_cache_key"),
         user: text_of("user"),
         session_id: text_of("session_id"),

@@ -6,10 +6,8 @@
 //! of a [`TextReader`].
 
 use crate::json::Unescape;
+use crate::limits::USER_TEXT_BYTES_MAX;
 use crate::peek::{Capture, Fact};
-
-/// Bytes of decoded text, without white space around it, beyond which it is not kept.
-pub const USER_TEXT_BYTES_MAX: usize = 256;
 
 /// The right to judge what a person typed. Module `switch` alone makes one (`tests/tidy.rs`), so no
 /// other module can let a decision or a log line depend on message text.
@@ -152,13 +150,29 @@ impl Draft {
     fn text(&mut self, text: &[u8]) {
         match self.capture {
             Capture::Unbounded => self.bytes.extend_from_slice(text),
-            Capture::Bounded => {
-                for byte in text {
-                    if self.beyond {
-                        return;
-                    }
-                    self.byte(*byte);
-                }
+            Capture::Bounded => self.bounded(text),
+        }
+    }
+
+    fn bounded(&mut self, mut text: &[u8]) {
+        while let [first, rest @ ..] = text {
+            if self.beyond {
+                return;
+            }
+            let inside = !self.bytes.is_empty() && self.partial_len == 0 && !self.gap;
+            let room = if inside {
+                USER_TEXT_BYTES_MAX - self.bytes.len()
+            } else {
+                0
+            };
+            let ascii = text.iter().take(room).take_while(|b| b.is_ascii()).count();
+            if ascii == 0 {
+                self.byte(*first);
+                text = rest;
+            } else {
+                let (plain, rest) = text.split_at(ascii);
+                self.bytes.extend_from_slice(plain);
+                text = rest;
             }
         }
     }
