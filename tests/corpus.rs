@@ -12,6 +12,7 @@ use std::path::PathBuf;
 
 use lanegate::config;
 use lanegate::http1;
+use lanegate::lane;
 use lanegate::peek;
 
 /// A fuzz target and what it calls.
@@ -25,6 +26,7 @@ const TARGETS: &[Target] = &[
     ("json_scan", peek::fuzzing::scan),
     ("peek_agrees", peek::fuzzing::facts),
     ("patch", peek::fuzzing::patch),
+    ("wire_identity", lane::fuzzing::wire_identity),
 ];
 
 /// A seed is small, so that a reader can see what it is about.

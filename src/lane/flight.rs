@@ -2,13 +2,8 @@
 
 use std::io::{self, IoSlice};
 
-use crate::http1::chunked::{ChunkHeader, LAST_CHUNK};
+use crate::http1::chunked::{CHUNK_END, ChunkHeader, LAST_CHUNK};
 use crate::runtime::TcpStream;
-
-/// Ends the data of a chunk.
-const CHUNK_END: &[u8] = b"\r\n";
-/// Ends the data of the final chunk and the body after it, without trailers.
-const CHUNK_END_LAST: &[u8] = b"\r\n0\r\n\r\n";
 
 /// A piece of a body in the framing of the connection it goes to.
 pub(super) struct Flight<'a> {
@@ -28,23 +23,36 @@ pub(super) struct Flight<'a> {
 impl Flight<'_> {
     /// Writes everything. `written` counts what the socket took, also when it fails.
     pub(super) async fn write(&self, to: &TcpStream, written: &mut u64) -> io::Result<()> {
-        let length: usize = self.data.iter().map(|piece| piece.len()).sum();
-        let header = ChunkHeader::new(length as u64);
-        let framed = self.chunked && length > 0;
+        let header = self.header();
+        write_all(to, self.parts(&header), written).await
+    }
+
+    /// Everything in one piece, for checks without sockets.
+    pub(super) fn append_to(&self, out: &mut Vec<u8>) {
+        for part in self.parts(&self.header()) {
+            out.extend_from_slice(part);
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.data.iter().map(|piece| piece.len()).sum()
+    }
+
+    fn header(&self) -> ChunkHeader {
+        ChunkHeader::new(self.length() as u64)
+    }
+
+    fn parts<'a>(&'a self, header: &'a ChunkHeader) -> [&'a [u8]; 7] {
+        let framed = self.chunked && self.length() > 0;
         let before: &[u8] = if framed { header.as_bytes() } else { &[] };
-        let after: &[u8] = match (framed, self.chunked && self.last, self.ending.is_empty()) {
-            (true, true, true) => CHUNK_END_LAST,
-            (false, true, true) => LAST_CHUNK,
-            (false, true, false) => self.ending,
-            (true, _, _) => CHUNK_END,
-            (false, false, _) => &[],
+        let after: &[u8] = if framed { CHUNK_END } else { &[] };
+        let end: &[u8] = match (self.chunked && self.last, self.ending.is_empty()) {
+            (true, true) => LAST_CHUNK,
+            (true, false) => self.ending,
+            (false, _) => &[],
         };
         let [start, patch, rest] = self.data;
-        write_all(to, [self.head, before, start, patch, rest, after], written).await?;
-        if framed && self.last && !self.ending.is_empty() {
-            write_all(to, [self.ending], written).await?;
-        }
-        Ok(())
+        [self.head, before, start, patch, rest, after, end]
     }
 }
 

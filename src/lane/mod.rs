@@ -8,6 +8,7 @@
 mod body;
 mod choose;
 mod flight;
+pub mod fuzzing;
 mod inspect;
 mod request;
 mod response;

@@ -207,7 +207,7 @@ impl Sender {
 }
 
 /// The first bytes of a body around the span that is replaced.
-fn patched<'a>(data: &'a [u8], patch: Option<&'a Patch>) -> [&'a [u8]; 3] {
+pub(super) fn patched<'a>(data: &'a [u8], patch: Option<&'a Patch>) -> [&'a [u8]; 3] {
     let Some(patch) = patch else {
         return [data, &[], &[]];
     };
