@@ -65,7 +65,9 @@ def await_listening(gateway: subprocess.Popen, log) -> None:
 def answer(ask: str) -> list[tuple[float, str]]:
     """Lines of the answer with the time at which each came."""
     command = ["timeout", str(CURL_SECONDS_MAX), "bash", "-c", f"exec {ask}"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as curl:
+    # curl draws a progress meter on standard error when its output is no terminal.
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen(command, text=True, **pipes) as curl:
         lines = [(time.monotonic(), line.rstrip("\n")) for line in curl.stdout if line.strip()]
     if curl.returncode != 0:
         sys.exit(f"expected curl to end with 0, got {curl.returncode} after {lines}")
