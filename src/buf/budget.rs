@@ -131,10 +131,12 @@ impl Ask {
 
     /// The reservation, if it is this request's turn and the bytes are free.
     pub fn granted(&mut self) -> Option<Reservation> {
-        if self.place.is_none() && !self.budget.shared.contended.load(Ordering::Acquire) {
-            if self.budget.take(self.bytes) {
-                return Some(self.reservation());
-            }
+        let contended = &self.budget.shared.contended;
+        if self.place.is_none()
+            && !contended.load(Ordering::Acquire)
+            && self.budget.take(self.bytes)
+        {
+            return Some(self.reservation());
         }
         let place = self.place.unwrap_or_else(|| self.enqueue());
         self.place = Some(place);

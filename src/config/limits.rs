@@ -10,6 +10,7 @@ use std::ops::RangeInclusive;
 use crate::config::file::Value;
 use crate::config::quantity::show_size;
 use crate::config::read::{self, Reader, Section};
+use crate::http1::head::FIELDS_MAX;
 use crate::limits::BLOCK_BYTES;
 
 /// Full windows that the request pool must hold, so that a few slow uploads cannot use all of it.
@@ -21,7 +22,7 @@ pub struct Limits {
     /// Bytes of a request head, 4 KiB to 1 MiB. Default 64 KiB: common servers stop at
     /// 8 to 32 KiB, and agents add trace and beta headers to what those allow.
     pub head_bytes: usize,
-    /// Fields of a request head, 1 to 1000. Default 200: twice what common HTTP libraries take.
+    /// Fields of a request head, 1 to 256. Default 200: twice what common HTTP libraries take.
     pub head_fields: usize,
     /// Bytes of a request body. Default 32 MiB: the request limit of the Anthropic Messages API,
     /// the largest of the dialects served.
@@ -93,7 +94,11 @@ pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Limits {
     let bytes = |range: RangeInclusive<u64>| move |value: &Value| read::size(range.clone())(value);
     let count = |range: RangeInclusive<u64>| move |value: &Value| read::count(range.clone())(value);
     let head_bytes = small("head_bytes", default.head_bytes, &bytes(4 << 10..=1 << 20));
-    let head_fields = small("head_fields", default.head_fields, &count(1..=1000));
+    let head_fields = small(
+        "head_fields",
+        default.head_fields,
+        &count(1..=FIELDS_MAX as u64),
+    );
     let window_bytes = small(
         "window_bytes",
         default.window_bytes,

@@ -250,7 +250,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
             }
         }
         Decision::Forward(mut forward) => match gather::gather(core, client, &mut forward).await {
-            Ok(()) => attempt::forward(core, client, *forward).await,
+            Ok(()) => Box::pin(attempt::forward(core, client, *forward)).await,
             Err(end) => gather::ended(client, &forward, end).await,
         },
     }
