@@ -13,6 +13,7 @@
     reason = "scripted origins are plain threads that share one record"
 )]
 
+mod alias;
 mod captures;
 mod early;
 mod mocked;
