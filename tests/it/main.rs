@@ -16,6 +16,7 @@
 mod alias;
 mod captures;
 mod early;
+mod facts;
 mod mocked;
 mod process;
 mod relay;
