@@ -25,3 +25,4 @@ mod retry;
 mod routing;
 mod support;
 mod torture;
+mod verdict;
