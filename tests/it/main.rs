@@ -23,6 +23,7 @@ mod relay;
 mod responses;
 mod retry;
 mod routing;
+mod routing_rules;
 mod support;
 mod torture;
 mod verdict;
