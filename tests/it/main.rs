@@ -17,6 +17,7 @@ mod alias;
 mod captures;
 mod early;
 mod facts;
+mod hold;
 mod mocked;
 mod process;
 mod relay;
