@@ -126,8 +126,7 @@ impl Setup {
         self
     }
 
-    /// The whole configuration.
-    pub(crate) fn yaml(&self) -> String {
+    fn yaml(&self) -> String {
         let mut yaml = format!(
             "server: {{ listen: [\"{}\"], half_close: {} }}\n",
             self.listen, self.half_close
