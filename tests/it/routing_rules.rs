@@ -426,7 +426,7 @@ fn other_paths_take_any_body_to_the_default(driver: Driver) {
         .provider("openai", default.address(), "default: true")
         .start();
     let long = format!(r#"{{"input":"{}"}}"#, "x".repeat(400 << 10));
-    let cases: [(&str, &[u8]); 9] = [
+    let cases: [(&str, &[u8]); 11] = [
         (
             "multipart/form-data; boundary=b",
             b"--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nm\r\n--b--\r\n",
@@ -438,6 +438,9 @@ fn other_paths_take_any_body_to_the_default(driver: Driver) {
         ("application/json", br#"{"input":"no model"}"#),
         ("application/json", br#"{"model":5}"#),
         ("application/json", b"not json at all"),
+        // Keys of the dialects mean nothing there.
+        ("application/json", br#"{"messages":1,"messages":2}"#),
+        ("application/json", br#"{"stream":true,"stream":false}"#),
         ("application/json", long.as_bytes()),
     ];
     for chunked in [false, true] {
