@@ -413,6 +413,32 @@ fn other_paths_are_routed_by_the_model_of_a_json_body(driver: Driver) {
     let answer = post(&mut client, "/v1/embeddings", body_of("another").as_bytes());
     assert_eq!(answer.status, 200, "{answer:#?}");
     assert_eq!(last(&default).body, body_of("another").as_bytes());
+    // OpenAI's Python client puts `input` first.
+    let long = body.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2 << 20)));
+    let opening = head(
+        "POST",
+        "/v1/embeddings",
+        &[
+            "Content-Type: application/json",
+            "Transfer-Encoding: chunked",
+        ],
+    );
+    let chunked = [
+        opening.as_bytes(),
+        b"\r\n",
+        &chunk(long.as_bytes()),
+        b"0\r\n\r\n",
+    ]
+    .concat();
+    let fields = ["Content-Type: application/json"];
+    let whole = request("POST", "/v1/embeddings", &fields, long.as_bytes());
+    for asked in [whole, chunked] {
+        mapped.forget();
+        let answer = client.exchange("POST", &asked);
+        assert_eq!(answer.status, 200, "{answer:#?}");
+        assert_eq!(last(&mapped).body_bytes, long.len() + "org/".len());
+    }
+    assert_eq!(count(&default), 1);
 }
 
 fn other_paths_take_any_body_to_the_default(driver: Driver) {
