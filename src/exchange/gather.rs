@@ -79,7 +79,9 @@ fn is_route_known(forward: &Forward) -> bool {
 async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result<usize, GatherEnd> {
     let window = core.settings.window_bytes.saturating_add(BLOCK_BYTES);
     let ready = forward.body.ready();
-    if is_route_known(forward) || ready < RESERVE_ABOVE_BYTES {
+    // A configured window may be the smaller one.
+    let unreserved = RESERVE_ABOVE_BYTES.min(core.settings.window_bytes);
+    if is_route_known(forward) || ready < unreserved {
         return Ok(window);
     }
     let held = forward.reservation.as_ref().map_or(0, |r| r.bytes());

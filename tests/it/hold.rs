@@ -16,6 +16,7 @@ use crate::support::origin::{Origin, json};
 
 on_both_drivers!(
     a_model_behind_31_mib_of_messages_is_routed,
+    a_model_behind_a_small_window_is_routed,
     held_uploads_take_turns,
     two_hundred_held_uploads_are_served_or_told_to_come_back,
 );
@@ -115,6 +116,32 @@ fn a_model_behind_31_mib_of_messages_is_routed(driver: Driver) {
         assert_eq!(answer.body, hash(renamed.as_bytes()).as_bytes());
     }
     default.look(|log| assert_eq!(log.connections, 0));
+}
+
+/// A window may be smaller than what is held without a reservation.
+fn a_model_behind_a_small_window_is_routed(driver: Driver) {
+    let origin = hashing();
+    for window in ["16KiB", "48KiB", "100000", "1MiB"] {
+        let gateway = Setup::new(driver)
+            .with(&format!("limits: {{ window_bytes: {window} }}"))
+            .provider(
+                "openai",
+                origin.address(),
+                r#"models: [{ from: "m-*", to: "{model}" }], default: false"#,
+            )
+            .start();
+        for bytes in [20, 40, 70, 300, 2000].map(|kib| kib * 1024) {
+            let sent = model_last(bytes, "m-1");
+            for chunked in [false, true] {
+                let answer = upload(gateway.connect(), &pieces(&sent, chunked)).unwrap();
+                assert_eq!(
+                    answer.status, 200,
+                    "{window} {bytes} {chunked}: {answer:#?}"
+                );
+                assert_eq!(answer.body, hash(&sent).as_bytes(), "{window} {bytes}");
+            }
+        }
+    }
 }
 
 /// More than fit at a time, few enough that patience pays.
