@@ -199,13 +199,15 @@ fn read_for(
     content: Content,
 ) -> Result<(Option<Routed>, Option<Inspection>), Failure> {
     let default = || core.table.default_of(family).ok_or(Failure::NoProvider);
-    if matches!(content.length, BodyLength::None | BodyLength::Known(0)) {
+    let only = core.table.only(family);
+    // Where a body has to name its model, none at all is one that is no JSON.
+    let empty = matches!(content.length, BodyLength::None | BodyLength::Known(0));
+    if empty && (content.dialect.is_none() || only.is_some()) {
         return Ok((Some(default()?), None));
     }
     let trailing_max = core.settings.window_bytes as u64;
     let inspect =
         |dialect, demand, rigour| Some(Inspection::new(dialect, demand, rigour, trailing_max));
-    let only = core.table.only(family);
     let asks = Asks {
         same_dialect: true,
         coded: content.coded,

@@ -64,25 +64,24 @@ fn may_start(core: &Core, forward: &Forward) -> bool {
         (true, false, BodyLength::Known(_)) => ready > 0,
         (true, true, _) => full,
         (true, false, _) => ready >= BLOCK_BYTES,
-        // Nobody says that this body has a model at all.
-        (false, false, _) => full,
-        (false, true, _) => false,
+        (false, ..) => false,
     }
 }
 
+/// Whether the route will not change any more. A body that turned out to be no JSON has no facts and
+/// goes to the default.
 fn is_route_known(forward: &Forward) -> bool {
-    forward.route.is_some()
-        || forward
-            .body
-            .facts()
-            .is_some_and(|facts| !facts.model().is_open())
+    let facts = forward.body.facts();
+    forward.route.is_some() || facts.is_none_or(|facts| !facts.model().is_open())
 }
 
 /// Sees to it that the body may grow, and says to how many bytes.
 async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result<usize, GatherEnd> {
     let window = core.settings.window_bytes.saturating_add(BLOCK_BYTES);
     let ready = forward.body.ready();
-    if !forward.judged || is_route_known(forward) || ready < RESERVE_ABOVE_BYTES {
+    // A configured window may be the smaller one.
+    let unreserved = RESERVE_ABOVE_BYTES.min(core.settings.window_bytes);
+    if is_route_known(forward) || ready < unreserved {
         return Ok(window);
     }
     let held = forward.reservation.as_ref().map_or(0, |r| r.bytes());
@@ -141,7 +140,7 @@ async fn read_more(
     capacity: usize,
 ) -> Result<(), GatherEnd> {
     let Some(room) = client.input.room(capacity) else {
-        // A window of bytes without a route on a path that demands none.
+        // The bounds of holding and of starting do not meet.
         return Err(GatherEnd::Failed(Failure::Internal));
     };
     match client.stream.try_read(room) {

@@ -16,7 +16,7 @@ pub enum Rigour {
     Required,
     /// It must be one JSON object; no fact is required, so repeated keys are the provider's business.
     Structure,
-    /// It may be anything; what is no JSON has no facts.
+    /// It may be anything; what is no JSON has no facts, and no key but `model` means anything.
     Lenient,
 }
 
@@ -71,9 +71,14 @@ impl Inspection {
                 return Err(BodyError::Json(broken));
             }
             (Ok(()), Rigour::Structure) => {}
-            (Ok(()), Rigour::Required | Rigour::Lenient) => {
+            (Ok(()), Rigour::Required) => {
                 if let Some(key) = self.repeated() {
                     return Err(BodyError::Ambiguous(key));
+                }
+            }
+            (Ok(()), Rigour::Lenient) => {
+                if self.peek.ambiguous().contains(TopKey::Model) {
+                    return Err(BodyError::Ambiguous(TopKey::Model));
                 }
             }
         }

@@ -13,13 +13,18 @@
     reason = "scripted origins are plain threads that share one record"
 )]
 
+mod alias;
 mod captures;
 mod early;
+mod facts;
+mod hold;
 mod mocked;
 mod process;
 mod relay;
 mod responses;
 mod retry;
 mod routing;
+mod routing_rules;
 mod support;
 mod torture;
+mod verdict;

@@ -43,6 +43,7 @@ pub(crate) struct Setup {
     half_close: &'static str,
     openai: Option<SocketAddr>,
     anthropic: Option<SocketAddr>,
+    listed: String,
     more: String,
 }
 
@@ -57,6 +58,7 @@ impl Setup {
             half_close: "cancel",
             openai: None,
             anthropic: None,
+            listed: String::new(),
             more: String::new(),
         }
     }
@@ -105,6 +107,18 @@ impl Setup {
         self
     }
 
+    /// One more provider, after those added before: `dialect` and the rest of its mapping, such as
+    /// `models: [...]`. It gets no credential.
+    pub(crate) fn provider(mut self, dialect: &str, at: SocketAddr, rest: &str) -> Self {
+        let number = self.listed.lines().count();
+        let comma = if rest.is_empty() { "" } else { ", " };
+        self.listed.push_str(&format!(
+            "  - {{ name: listed-{number}, dialect: {dialect}, base_url: \"http://{at}\", auth: none\
+             {comma}{rest} }}\n"
+        ));
+        self
+    }
+
     /// Top-level configuration lines of the test's own.
     pub(crate) fn with(mut self, lines: &str) -> Self {
         self.more.push_str(lines);
@@ -131,6 +145,7 @@ impl Setup {
                 self.auth
             ));
         }
+        yaml.push_str(&self.listed);
         yaml
     }
 
