@@ -1,7 +1,7 @@
 //! The AVX2 lanes, and the choice of lanes for this processor.
 //!
 //! The only `unsafe` of this module. [`Level`] can be `Avx2` only after the processor was asked, and
-//! [`Avx2`] is private to this file and used only below [`drive_avx2`].
+//! `Avx2` is private to this file and used only below `drive_avx2`.
 #![expect(
     unsafe_code,
     reason = "vector instructions; every block answers as the portable lanes do (property test)"
