@@ -190,9 +190,14 @@ fn mock(options: Mock) -> ExitCode {
         script,
         ..mock::Options::default()
     };
-    say(&format!("mock provider listening on {listen}"));
-    match mock::serve(options) {
-        Ok(()) => ExitCode::SUCCESS,
+    match mock::Mock::start(options) {
+        Ok(provider) => {
+            say(&format!("mock provider listening on {}", provider.addr()));
+            loop {
+                // Its threads serve; a signal ends the process.
+                std::thread::park();
+            }
+        }
         Err(error) => failed(RUNTIME, &error.to_string()),
     }
 }

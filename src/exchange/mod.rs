@@ -267,3 +267,33 @@ async fn unwound<T>(mut future: Pin<Box<dyn Future<Output = T> + '_>>) -> Option
     )
     .await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    fn polled(future: Pin<Box<dyn Future<Output = u8> + '_>>) -> Poll<Option<u8>> {
+        let mut guarded = pin!(unwound(future));
+        guarded
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_panic_ends_its_exchange_and_nothing_else() {
+        assert_eq!(polled(Box::pin(async { 7 })), Poll::Ready(Some(7)));
+        assert_eq!(polled(Box::pin(std::future::pending())), Poll::Pending);
+        let panics = async { std::hint::black_box(Vec::<u8>::new())[0] };
+        assert_eq!(polled(Box::pin(panics)), Poll::Ready(None));
+    }
+
+    #[test]
+    fn request_ids_of_one_core_differ_and_sort() {
+        let ids = RequestIds::new(0xabc);
+        let (first, second) = (ids.next().to_string(), ids.next().to_string());
+        assert_eq!(first, "req_0000000000000abc00000000");
+        assert!(first < second);
+    }
+}

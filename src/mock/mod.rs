@@ -185,15 +185,6 @@ impl Drop for Mock {
     }
 }
 
-/// Runs a mock until the process ends.
-pub fn serve(options: Options) -> io::Result<()> {
-    let mut mock = Mock::start(options)?;
-    match mock.acceptor.take().map(JoinHandle::join) {
-        Some(Err(_)) => Err(io::Error::other("the mock's acceptor failed")),
-        Some(Ok(())) | None => Ok(()),
-    }
-}
-
 impl Shared {
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Weak<TcpStream>>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
