@@ -186,6 +186,11 @@ impl Reservation {
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
+
+    /// Takes another reservation of the same budget into this one.
+    pub fn merge(&mut self, mut other: Self) {
+        self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));
+    }
 }
 
 impl Drop for Reservation {
@@ -259,6 +264,16 @@ mod tests {
     fn more_than_the_limit_is_known_to_be_impossible() {
         assert!(!Budget::new(10).ask(11).is_possible());
         assert!(Budget::new(u64::MAX).ask(u64::MAX).is_possible());
+    }
+
+    #[test]
+    fn merged_reservations_are_given_back_once() {
+        let budget = Budget::new(100);
+        let mut held = budget.ask(40).granted().unwrap();
+        held.merge(budget.ask(30).granted().unwrap());
+        assert_eq!((held.bytes(), budget.used()), (70, 70));
+        drop(held);
+        assert_eq!(budget.used(), 0);
     }
 
     #[test]

@@ -72,6 +72,15 @@ impl Pool {
         self.lend(None, bytes)
     }
 
+    /// A block for a body whose memory was reserved from the budget.
+    fn reserved(&self, bytes: usize) -> Block {
+        Block {
+            bytes: vec![0; bytes].into_boxed_slice(),
+            home: self.clone(),
+            reserved: true,
+        }
+    }
+
     /// Whether less than half of the share is in use, so that an exchange may gather a full window.
     #[must_use]
     pub fn is_roomy(&self) -> bool {
@@ -87,20 +96,15 @@ impl Pool {
 
     fn lend(&self, kept: Option<Box<[u8]>>, bytes: usize) -> Block {
         let mut shelf = self.shelf.borrow_mut();
-        shelf.used_bytes = shelf.used_bytes.saturating_add(counted(bytes));
+        shelf.used_bytes = shelf.used_bytes.saturating_add(bytes);
         drop(shelf);
         let bytes = kept.unwrap_or_else(|| vec![0; bytes].into_boxed_slice());
         Block {
             bytes,
             home: self.clone(),
+            reserved: false,
         }
     }
-}
-
-/// Bytes of a block that count against the core's share. Larger ones hold bodies whose memory was
-/// reserved from the budget.
-fn counted(bytes: usize) -> usize {
-    if bytes <= WIDE_BLOCK_BYTES { bytes } else { 0 }
 }
 
 impl fmt::Debug for Pool {
@@ -115,6 +119,8 @@ impl fmt::Debug for Pool {
 pub struct Block {
     bytes: Box<[u8]>,
     home: Pool,
+    /// Its bytes count against the budget of reservations and not against the core's share.
+    reserved: bool,
 }
 
 impl Deref for Block {
@@ -132,9 +138,12 @@ impl DerefMut for Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
+        if self.reserved {
+            return;
+        }
         let mut shelf = self.home.shelf.borrow_mut();
         let bytes = std::mem::take(&mut self.bytes);
-        shelf.used_bytes = shelf.used_bytes.saturating_sub(counted(bytes.len()));
+        shelf.used_bytes = shelf.used_bytes.saturating_sub(bytes.len());
         let (shelf, cap) = match bytes.len() {
             BLOCK_BYTES => (&mut shelf.ordinary, IDLE_BLOCKS),
             WIDE_BLOCK_BYTES => (&mut shelf.wide, IDLE_WIDE_BLOCKS),
@@ -263,6 +272,21 @@ impl Input {
             .filter(|room| !room.is_empty())
     }
 
+    /// Moves what is unread out of a block that was reserved for, into one of ordinary size.
+    pub fn shrink(&mut self) {
+        if self.block.as_ref().is_some_and(|block| block.reserved) {
+            let mut block = self.pool.at_least(self.len());
+            let held = self.bytes();
+            let count = held.len();
+            if let Some(room) = block.get_mut(..count) {
+                room.copy_from_slice(held);
+            }
+            self.block = Some(block);
+            self.start = 0;
+            self.end = count;
+        }
+    }
+
     /// Moves the unread bytes into a block of at least `bytes`, for a body that was reserved for.
     pub fn reserve(&mut self, bytes: usize) {
         if self
@@ -272,7 +296,7 @@ impl Input {
         {
             return;
         }
-        let mut block = self.pool.at_least(bytes);
+        let mut block = self.pool.reserved(bytes);
         let held = self.bytes();
         let count = held.len();
         if let Some(room) = block.get_mut(..count) {
@@ -340,6 +364,22 @@ mod tests {
         assert_eq!(input.bytes(), b"llo");
         input.consume(3);
         assert_eq!(pool.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_reserved_block_counts_for_nothing_and_shrinks_to_what_is_unread() {
+        let pool = Pool::new(1 << 20);
+        let mut input = Input::new(pool.clone());
+        input.room(64).unwrap()[..5].copy_from_slice(b"hello");
+        input.filled(5);
+        input.reserve(1 << 22);
+        assert_eq!(pool.used_bytes(), 0);
+        input.consume(3);
+        input.shrink();
+        assert_eq!(
+            (input.bytes(), pool.used_bytes()),
+            (&b"lo"[..], BLOCK_BYTES)
+        );
     }
 
     #[test]

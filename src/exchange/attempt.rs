@@ -23,7 +23,7 @@ use crate::lane::{
 };
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, ATTEMPTS, INTERIM_RESPONSES};
 use crate::runtime::{Either, TcpStream, Timer, race, sleep};
-use crate::upstream::{Connection, Pool};
+use crate::upstream::{ConnectError, Connection, Pool};
 
 /// Longest wait for the answer of a provider that ended its receiving direction: the answer was on
 /// its way before the end was.
@@ -48,13 +48,19 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
         Ok(planned) => planned,
         Err(failure) => return fail(client, &mut forward, failure).await,
     };
-    let mut sender = Sender::new(head, patch, forward.asked.chunked);
-    let mut connection = pool.take().await;
+    let window = core.settings.window_bytes;
+    let mut sender = Sender::new(head, patch, forward.asked.chunked, window);
+    let mut connection = take(core, client, pool.take()).await;
     for _ in 0..ATTEMPTS {
         let taken = match connection {
-            Ok(taken) => taken,
-            Err(error) => return fail(client, &mut forward, Failure::Connect(error)).await,
+            Some(Ok(taken)) => taken,
+            None => return Next::Cut,
+            Some(Err(error)) => return fail(client, &mut forward, Failure::Connect(error)).await,
         };
+        // What came while the connection was taken is part of this body.
+        if let Err(error) = forward.body.absorb(&mut client.input) {
+            return fail(client, &mut forward, error.into()).await;
+        }
         let idle = taken.idle_for();
         match attempt(core, client, &mut forward, &mut sender, (pool, taken)).await {
             End::Done(next) => return next,
@@ -62,11 +68,26 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
             End::Stale => {
                 pool.died(idle);
                 sender.rewind();
-                connection = pool.open().await;
+                connection = take(core, client, pool.open()).await;
             }
         }
     }
     fail(client, &mut forward, Failure::UpstreamClosed).await
+}
+
+/// A connection, or none if the client left before there was one: a request that nobody waits for
+/// must not be run.
+async fn take(
+    core: &Core,
+    client: &mut Client,
+    taking: impl Future<Output = Result<Connection, ConnectError>>,
+) -> Option<Result<Connection, ConnectError>> {
+    let capacity = client.input.len().saturating_add(core.settings.head.bytes);
+    let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
+    match race(taking, gone).await {
+        Either::First(taken) => Some(taken),
+        Either::Second(()) => None,
+    }
 }
 
 /// Answers with a failure, before any byte of a response was written.
@@ -75,12 +96,7 @@ async fn fail(client: &mut Client, forward: &mut Forward, failure: Failure) -> N
     let ready = forward.body.ready();
     forward.body.hand_on(&mut client.input, ready);
     let rejection = forward.asked.rejection(failure, !all_read);
-    rejection.send(&client.stream).await;
-    match (all_read, rejection.close) {
-        (false, _) => Next::Linger,
-        (true, true) => Next::Close,
-        (true, false) => Next::KeepAlive,
-    }
+    rejection.send(&client.stream, !all_read).await
 }
 
 /// Where sending the request has led.
@@ -141,11 +157,12 @@ async fn attempt(
     let mut source = Source {
         client: &client.stream,
         input: &mut client.input,
+        reservation: &mut forward.reservation,
         body: &mut forward.body,
     };
     sender.commit(&mut source);
     connection.stream.set_patience(idle, idle);
-    match prepare(&asked, &mut receiver, false) {
+    match prepare(&asked, &mut receiver, core.stop.is_set()) {
         Ok(prepared) => relay(core, client, (pool, connection), receiver, prepared).await,
         Err(failure) => End::Failed(failure),
     }
@@ -166,6 +183,7 @@ async fn send(
         let mut source = Source {
             client: stream,
             input: &mut client.input,
+            reservation: &mut forward.reservation,
             body: &mut forward.body,
         };
         let mut sending = pin!(sender.run(
@@ -178,8 +196,8 @@ async fn send(
             let step = race(receiver.next_head(&connection.stream), sending.as_mut()).await;
             match step {
                 Either::First(Ok(())) if receiver.head.status < 200 => {
-                    if let Err(failure) = interim.pass(receiver, stream).await {
-                        return Sent::Failed(failure);
+                    if let Err(end) = interim.pass(receiver, stream).await {
+                        return end;
                     }
                 }
                 Either::First(Ok(())) if forbids_more(receiver) => return Sent::Refused,
@@ -252,7 +270,7 @@ fn lost(connection: &Connection, sender: &Sender, error: &ReceiveError) -> Sent 
         ReceiveError::Closed { silent: true }
             if connection.reused
                 && sender.can_replay()
-                && !(sender.is_complete() && connection.acknowledged()) =>
+                && !(sender.has_tail_begun() && connection.acknowledged()) =>
         {
             Sent::Stale
         }
@@ -271,12 +289,12 @@ async fn await_head(
 ) -> Sent {
     let mut timer = Timer::new();
     timer.set(Some(clock::now() + first_byte));
+    let capacity = forward
+        .body
+        .ready()
+        .saturating_add(core.settings.head.bytes);
     loop {
-        if client.input.is_empty() {
-            forward.reservation = None;
-            forward.grower = None;
-        }
-        let gone = client_gone(&client.stream, &mut client.input, &core.settings);
+        let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
         let answer = race(receiver.next_head(&connection.stream), gone);
         let other = race(
             acknowledged(connection, sender.can_replay()),
@@ -284,8 +302,8 @@ async fn await_head(
         );
         match race(answer, other).await {
             Either::First(Either::First(Ok(()))) if receiver.head.status < 200 => {
-                if let Err(failure) = interim.pass(receiver, &client.stream).await {
-                    return Sent::Failed(failure);
+                if let Err(end) = interim.pass(receiver, &client.stream).await {
+                    return end;
                 }
             }
             Either::First(Either::First(Ok(()))) => return Sent::All,
@@ -297,6 +315,7 @@ async fn await_head(
                 sender.commit(&mut Source {
                     client: &client.stream,
                     input,
+                    reservation: &mut forward.reservation,
                     body,
                 });
             }
@@ -319,9 +338,8 @@ async fn acknowledged(connection: &Connection, kept: bool) {
 }
 
 /// Waits until the client has left. Bytes that it sends meanwhile are the next request: they are
-/// kept up to the limit of a head, and beyond that the kernel keeps them.
-async fn client_gone(client: &TcpStream, input: &mut Input, settings: &Settings) {
-    let capacity = input.len().saturating_add(settings.head.bytes);
+/// kept up to `capacity` bytes in all, and beyond that the kernel keeps them.
+async fn client_gone(client: &TcpStream, input: &mut Input, settings: &Settings, capacity: usize) {
     loop {
         if client.readable_ever().await.is_err() {
             return;
@@ -351,21 +369,22 @@ struct Interim {
 
 impl Interim {
     /// Passes an interim response on, to HTTP/1.1 clients only (RFC 9110 §15.2).
-    async fn pass(&mut self, receiver: &mut Receiver, client: &TcpStream) -> Result<(), Failure> {
+    async fn pass(&mut self, receiver: &mut Receiver, client: &TcpStream) -> Result<(), Sent> {
         let head = &receiver.head;
         if head.status == 101 {
-            return Err(Failure::UpstreamSwitched);
+            return Err(Sent::Failed(Failure::UpstreamSwitched));
         }
-        self.left = self.left.checked_sub(1).ok_or(Failure::UpstreamInterim)?;
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or(Sent::Failed(Failure::UpstreamInterim))?;
         let bytes = receiver.input.bytes();
-        let options =
-            ConnectionOptions::of(&head.fields, bytes).map_err(|_| Failure::UpstreamMalformed)?;
+        let options = ConnectionOptions::of(&head.fields, bytes)
+            .map_err(|_| Sent::Failed(Failure::UpstreamMalformed))?;
         // The client that expected 100 had it from the gateway before its body was read.
         let told = head.status == 100 && self.asked.expects_continue;
         if self.asked.version == Version::Http11 && !told {
             let out = interim_head(head, bytes, &options);
-            // A client that is gone shows where the exchange waits for it.
-            let _shown_later = write_all(client, [&out], &mut 0).await;
+            let written = write_all(client, [&out], &mut 0).await;
+            written.map_err(|_| Sent::ClientGone)?;
         }
         receiver.drop_head();
         Ok(())
@@ -467,7 +486,8 @@ async fn relay(
     let result = {
         let mut written = 0;
         let relaying = receiver.relay(&mut prepared.body, &out, &connection.stream, &mut written);
-        let gone = client_gone(&client.stream, &mut client.input, &core.settings);
+        let capacity = core.settings.head.bytes;
+        let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
         match race(relaying, gone).await {
             Either::First(result) => result,
             Either::Second(()) => Err(RelayError::ClientGone),
@@ -537,7 +557,12 @@ async fn refused(
     };
     let mut written = 0;
     let relaying = receiver.relay(&mut prepared.body, &out, &connection.stream, &mut written);
-    let result = relaying.await;
+    let capacity = core.settings.head.bytes;
+    let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
+    let result = match race(relaying, gone).await {
+        Either::First(result) => result,
+        Either::Second(()) => Err(RelayError::ClientGone),
+    };
     // What follows is never parsed as a request, even where the whole body was read.
     End::Done(prepared.next(&result, false))
 }

@@ -13,8 +13,11 @@ use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::framing::BodyLength;
 use crate::lane::write_all;
-use crate::limits::{BLOCK_BYTES, RESERVE_ABOVE_BYTES};
-use crate::runtime::sleep;
+use crate::limits::{BLOCK_BYTES, RESERVE_ABOVE_BYTES, WIDE_BLOCK_BYTES};
+use crate::runtime::{sleep, turn};
+
+/// Reads after which everything else on the core has a turn: about 1 ms of scanning.
+const BURST: u32 = 16;
 
 /// Pause between two looks at a short budget.
 const BUDGET_LOOK: Duration = Duration::from_millis(5);
@@ -40,10 +43,17 @@ pub(super) async fn gather(
         let written = write_all(&client.stream, [interim], &mut 0).await;
         written.map_err(|_| GatherEnd::ClientGone)?;
     }
+    let mut reads = 0_u32;
     while !may_start(core, forward) {
         let capacity = hold(core, client, forward).await?;
         read_more(client, forward, capacity).await?;
+        reads = reads.wrapping_add(1);
+        if reads.is_multiple_of(BURST) {
+            turn().await;
+        }
     }
+    // Nothing grows after this.
+    forward.grower = None;
     Ok(())
 }
 
@@ -93,7 +103,7 @@ async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result
         BodyLength::Known(length) => length.saturating_add(window as u64),
         _ => held.max(window as u64).saturating_mul(2),
     };
-    reserve(core, forward, wanted.min(most)).await?;
+    reserve(core, forward, wanted.min(most).saturating_sub(held)).await?;
     let bytes = usize::try_from(wanted.min(most)).unwrap_or(usize::MAX);
     client.input.reserve(bytes);
     Ok(bytes)
@@ -122,8 +132,10 @@ async fn reserve(core: &Core, forward: &mut Forward, bytes: u64) -> Result<(), G
     }
     loop {
         if let Some(reservation) = ask.granted() {
-            // The smaller one is given back only now: its bytes are still held.
-            forward.reservation = Some(reservation);
+            match &mut forward.reservation {
+                Some(held) => held.merge(reservation),
+                none => *none = Some(reservation),
+            }
             return Ok(());
         }
         if clock::now() >= deadline {
@@ -143,7 +155,11 @@ async fn read_more(
         // The bounds of holding and of starting do not meet.
         return Err(GatherEnd::Failed(Failure::Internal));
     };
-    match client.stream.try_read(room) {
+    let most = room.len().min(WIDE_BLOCK_BYTES);
+    match client
+        .stream
+        .try_read(room.get_mut(..most).unwrap_or_default())
+    {
         Ok(0) => Err(GatherEnd::ClientGone),
         Ok(count) => {
             client.input.filled(count);
@@ -178,8 +194,7 @@ pub(super) async fn ended(client: &Client, forward: &Forward, end: GatherEnd) ->
         GatherEnd::ClientGone => Next::Cut,
         GatherEnd::Failed(failure) => {
             let rejection = forward.asked.rejection(failure, true);
-            rejection.send(&client.stream).await;
-            Next::Linger
+            rejection.send(&client.stream, true).await
         }
     }
 }

@@ -29,8 +29,12 @@ use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::head::{HeadLimits, RequestHead};
 use crate::route::{Table, guess_family};
-use crate::runtime::{Stop, TcpStream};
+use crate::runtime::{Stop, TcpStream, turn};
 use crate::upstream::Upstreams;
+
+/// Requests that came in one piece and are served one after the other before everything else on the
+/// core has a turn.
+const PIPELINED_BURST: u32 = 16;
 
 /// Whether the end of the client's sending direction ends its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,11 +158,9 @@ enum Next {
     Reset,
 }
 
-/// Serves one client connection to its end.
-pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
-    core.connections
-        .set(core.connections.get().saturating_add(1));
-    let _open = OpenConnection(Rc::clone(&core));
+/// Serves one client connection to its end. `open` counts it from its accept on.
+pub async fn serve_connection(open: OpenConnection, stream: TcpStream) {
+    let core = Rc::clone(&open.0);
     let mut client = Client {
         stream,
         input: Input::new(core.blocks.clone()),
@@ -167,6 +169,7 @@ pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
         answering: Cell::new(false),
     };
     let mut first = true;
+    let mut pipelined = 0_u32;
     loop {
         let next = match intake::next_head(&core, &mut client, first).await {
             Arrival::Head => {
@@ -182,8 +185,15 @@ pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
         };
         first = false;
         match next {
-            Next::KeepAlive if core.stop.is_set() => return,
-            Next::KeepAlive => {}
+            Next::KeepAlive if core.stop.is_set() => return linger::close(&core, client).await,
+            Next::KeepAlive if client.input.is_empty() => {}
+            Next::KeepAlive => {
+                // The next request is here already, and may be answered without any wait.
+                pipelined = pipelined.wrapping_add(1);
+                if pipelined.is_multiple_of(PIPELINED_BURST) {
+                    turn().await;
+                }
+            }
             Next::Close => return linger::close(&core, client).await,
             Next::Cut => return,
             Next::Linger => return linger::drain_and_close(&core, client).await,
@@ -192,8 +202,19 @@ pub async fn serve_connection(core: Rc<Core>, stream: TcpStream) {
     }
 }
 
-/// Counts the connection while it exists, however its task ends.
-struct OpenConnection(Rc<Core>);
+/// Counts a client connection while it exists, however its task ends.
+#[derive(Debug)]
+pub struct OpenConnection(Rc<Core>);
+
+impl OpenConnection {
+    /// Counts one more.
+    #[must_use]
+    pub fn new(core: &Rc<Core>) -> Self {
+        let open = core.connections.get().saturating_add(1);
+        core.connections.set(open);
+        Self(Rc::clone(core))
+    }
+}
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
@@ -214,9 +235,8 @@ async fn refuse(core: &Core, client: &Client, failure: Failure) -> Next {
         close: true,
         to_head: false,
     }
-    .send(&client.stream)
-    .await;
-    Next::Linger
+    .send(&client.stream, true)
+    .await
 }
 
 /// An exchange failed by a defect of this gateway: 500 if nothing was answered yet. What it knew of
@@ -241,14 +261,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
     client.input.consume(client.head.len);
     match decide(core, &client.head, &client.head_text, id) {
         Decision::Local(answer) => answer.send(&client.stream).await,
-        Decision::Reject { rejection, unread } => {
-            rejection.send(&client.stream).await;
-            if unread || rejection.close {
-                Next::Linger
-            } else {
-                Next::KeepAlive
-            }
-        }
+        Decision::Reject { rejection, unread } => rejection.send(&client.stream, unread).await,
         Decision::Forward(mut forward) => match gather::gather(core, client, &mut forward).await {
             Ok(()) => Box::pin(attempt::forward(core, client, *forward)).await,
             Err(end) => gather::ended(client, &forward, end).await,

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::http1::emit;
 use crate::lane::write_all;
 use crate::local::Answer;
-use crate::runtime::{TcpStream, race, sleep};
+use crate::runtime::{Either, TcpStream, race, sleep};
 
 /// Seconds after which a client may try again when the gateway was short of something: memory is
 /// given back as soon as a body was sent.
@@ -27,8 +27,14 @@ pub(super) struct Rejection {
 
 impl Rejection {
     /// Writes the response; a client that does not take it within [`OWN_ANSWER`] is given up.
-    pub(super) async fn send(&self, to: &TcpStream) {
-        write_own(to, &self.render()).await;
+    /// `unread` if bytes of the request may still come.
+    pub(super) async fn send(&self, to: &TcpStream, unread: bool) -> Next {
+        match (write_own(to, &self.render()).await, unread, self.close) {
+            (false, ..) => Next::Reset,
+            (true, true, _) => Next::Linger,
+            (true, false, true) => Next::Close,
+            (true, false, false) => Next::KeepAlive,
+        }
     }
 
     fn render(&self) -> Vec<u8> {
@@ -79,20 +85,23 @@ impl Rejection {
 impl Answer {
     /// Writes the answer.
     pub(super) async fn send(&self, to: &TcpStream) -> Next {
-        write_own(to, &self.bytes).await;
-        if self.close {
-            Next::Close
-        } else {
-            Next::KeepAlive
+        match (write_own(to, &self.bytes).await, self.close) {
+            (false, _) => Next::Reset,
+            (true, true) => Next::Close,
+            (true, false) => Next::KeepAlive,
         }
     }
 }
 
-/// Writes a response of the gateway's own. What becomes of it does not matter to anyone but the
-/// client: a connection that broke shows at its next read.
-async fn write_own(to: &TcpStream, bytes: &[u8]) {
+/// Writes a response of the gateway's own. False if it was not written whole: nothing may follow it
+/// then, because it would be read as its rest.
+async fn write_own(to: &TcpStream, bytes: &[u8]) -> bool {
     let mut written = 0;
-    race(write_all(to, [bytes], &mut written), sleep(OWN_ANSWER)).await;
+    let writing = write_all(to, [bytes], &mut written);
+    matches!(
+        race(writing, sleep(OWN_ANSWER)).await,
+        Either::First(Ok(()))
+    )
 }
 
 /// The reason phrase of a status that the gateway itself sends (RFC 9110 §15, RFC 6585).

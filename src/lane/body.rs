@@ -168,6 +168,14 @@ impl Body {
         }
     }
 
+    /// Whether the byte that closes the JSON root is kept back until the body is complete.
+    #[must_use]
+    pub fn withholds_tail(&self) -> bool {
+        self.inspection
+            .as_ref()
+            .is_some_and(Inspection::withholds_tail)
+    }
+
     /// Whether everything that is not handed on yet is ready.
     #[must_use]
     pub fn is_complete(&self) -> bool {

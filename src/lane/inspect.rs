@@ -93,11 +93,16 @@ impl Inspection {
         TopKey::ALL.into_iter().find(|key| ambiguous.contains(*key))
     }
 
+    /// Whether the closing byte is kept back.
+    pub(super) fn withholds_tail(&self) -> bool {
+        self.rigour != Rigour::Lenient
+    }
+
     /// How many of `ready` bytes, the first of which is at `offset` of the body, may be released
     /// before the body has ended.
     pub(super) fn releasable(&self, offset: u64, ready: usize) -> usize {
         match self.peek.closed_at() {
-            Some(closed_at) if self.rigour != Rigour::Lenient => {
+            Some(closed_at) if self.withholds_tail() => {
                 let before = closed_at.saturating_sub(offset);
                 usize::try_from(before).map_or(ready, |before| before.min(ready))
             }

@@ -8,19 +8,22 @@
 use std::io;
 use std::time::Duration;
 
-use crate::buf::Input;
+use crate::buf::{Input, Reservation};
 use crate::json::Patch;
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
-use crate::runtime::{TcpStream, sleep};
+use crate::runtime::{Either, TcpStream, race, sleep, turn_after_burst};
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
 const BURST: u32 = 4;
 
-/// Bytes that a request may keep in user memory while it streams: the tail that is withheld, which
-/// is at most a window of white space, and a read behind it.
-const UNREAD_MAX: usize = WIDE_BLOCK_BYTES + BLOCK_BYTES;
+/// Longest pause between two looks at the acknowledgement counter.
+const ACKNOWLEDGED_LOOK_MAX: Duration = Duration::from_millis(64);
+
+/// Longest wait for the first acknowledgement: a path that lost its state drops packets silently,
+/// and four retransmissions fit into this.
+const ACKNOWLEDGED_WAIT: Duration = Duration::from_secs(10);
 
 /// Why sending ended before the request was complete.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub struct Source<'a> {
     pub client: &'a TcpStream,
     /// What was read from it and is not used yet.
     pub input: &'a mut Input,
+    /// Memory that the input holds beyond a window.
+    pub reservation: &'a mut Option<Reservation>,
     /// The body of this request.
     pub body: &'a mut Body,
 }
@@ -56,6 +61,11 @@ pub struct Sender {
     opened: bool,
     committed: bool,
     complete: bool,
+    /// Whether bytes were sent that let a provider run the request before its framing ends.
+    tail_begun: bool,
+    /// Bytes that may be kept in user memory while the request streams: the tail that is withheld,
+    /// which is at most a window of white space, and a read behind it.
+    unread_max: usize,
     /// Body bytes of the first flight, until it is committed.
     held: usize,
     written: u64,
@@ -65,7 +75,7 @@ impl Sender {
     /// A request with this head, its body framed in chunks or as a declared length, and with one
     /// span of it replaced.
     #[must_use]
-    pub fn new(head: Vec<u8>, patch: Option<Patch>, chunked: bool) -> Self {
+    pub fn new(head: Vec<u8>, patch: Option<Patch>, chunked: bool, window: usize) -> Self {
         Self {
             head,
             patch,
@@ -73,6 +83,8 @@ impl Sender {
             opened: false,
             committed: false,
             complete: false,
+            tail_begun: false,
+            unread_max: window.max(WIDE_BLOCK_BYTES).saturating_add(2 * BLOCK_BYTES),
             held: 0,
             written: 0,
         }
@@ -90,6 +102,12 @@ impl Sender {
         !self.committed
     }
 
+    /// Whether a byte was sent with which the provider may have begun to run the request.
+    #[must_use]
+    pub fn has_tail_begun(&self) -> bool {
+        self.tail_begun
+    }
+
     /// Bytes given to the kernel, over all attempts.
     #[must_use]
     pub fn written(&self) -> u64 {
@@ -102,6 +120,8 @@ impl Sender {
             self.committed = true;
             if self.opened {
                 source.body.hand_on(source.input, self.held);
+                source.input.shrink();
+                *source.reservation = None;
             }
         }
     }
@@ -110,6 +130,7 @@ impl Sender {
     pub fn rewind(&mut self) {
         self.opened = false;
         self.complete = false;
+        self.tail_begun = false;
     }
 
     /// Sends the request to its last byte. On a reused connection `acknowledged` is asked before
@@ -126,11 +147,12 @@ impl Sender {
     ) -> Result<(), SendError> {
         if !self.opened {
             self.held = source.body.releasable();
+            self.tail_begun = source.body.is_complete() || !source.body.withholds_tail();
             self.first_flight(source, upstream).await?;
             self.opened = true;
             self.complete = source.body.is_complete();
             if reused && !self.complete {
-                wait_acknowledged(acknowledged).await;
+                wait_acknowledged(acknowledged).await?;
             }
             if !(reused && self.complete) {
                 self.commit(source);
@@ -150,7 +172,7 @@ impl Sender {
     ) -> Result<(), SendError> {
         source.client.readable().await.map_err(client_end)?;
         for _ in 0..BURST {
-            let held = read_some(source)?;
+            let held = self.read_some(source)?;
             if held == 0 {
                 return Ok(());
             }
@@ -160,7 +182,31 @@ impl Sender {
                 return Ok(());
             }
         }
+        turn_after_burst().await;
         Ok(())
+    }
+
+    /// One read from the client, 0 when nothing is there. Widens the block for a long upload.
+    fn read_some(&self, source: &mut Source<'_>) -> Result<usize, SendError> {
+        if source.body.expected() > WIDEN_ABOVE_BYTES {
+            source.input.widen();
+        }
+        let room = source.input.room(self.unread_max);
+        let room = room.ok_or(SendError::Body(BodyError::TrailingSpace))?;
+        match source.client.try_read(room) {
+            Ok(0) => Err(SendError::ClientGone),
+            Ok(count) => {
+                source.input.filled(count);
+                Ok(count)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if source.input.is_empty() {
+                    source.input.release();
+                }
+                Ok(0)
+            }
+            Err(_) => Err(SendError::ClientGone),
+        }
     }
 
     async fn first_flight(
@@ -224,34 +270,18 @@ fn client_end(error: io::Error) -> SendError {
     }
 }
 
-/// One read from the client, 0 when nothing is there. Widens the block for a long upload.
-fn read_some(source: &mut Source<'_>) -> Result<usize, SendError> {
-    if source.body.expected() > WIDEN_ABOVE_BYTES {
-        source.input.widen();
-    }
-    let Some(room) = source.input.room(UNREAD_MAX) else {
-        return Ok(0);
-    };
-    match source.client.try_read(room) {
-        Ok(0) => Err(SendError::ClientGone),
-        Ok(count) => {
-            source.input.filled(count);
-            Ok(count)
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-            if source.input.is_empty() {
-                source.input.release();
-            }
-            Ok(0)
-        }
-        Err(_) => Err(SendError::ClientGone),
-    }
-}
-
 /// Waits for the first acknowledgement: one round trip, once, only on a reused connection and only
-/// for a body that is longer than its first piece. Ends with the exchange's own clocks otherwise.
-async fn wait_acknowledged(acknowledged: impl Fn() -> bool) {
-    while !acknowledged() {
-        sleep(Duration::from_millis(ACKNOWLEDGED_LOOK_MS)).await;
+/// for a body that is longer than its first piece.
+async fn wait_acknowledged(acknowledged: impl Fn() -> bool) -> Result<(), SendError> {
+    let look = async {
+        let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
+        while !acknowledged() {
+            sleep(pause).await;
+            pause = (pause * 2).min(ACKNOWLEDGED_LOOK_MAX);
+        }
+    };
+    match race(look, sleep(ACKNOWLEDGED_WAIT)).await {
+        Either::First(()) => Ok(()),
+        Either::Second(()) => Err(SendError::Upstream(io::ErrorKind::TimedOut.into())),
     }
 }

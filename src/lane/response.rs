@@ -8,7 +8,7 @@ use crate::http1::head::{HeadLimits, Progress, ResponseHead};
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::limits::{BLOCK_BYTES, RESPONSE_HEAD_BYTES, RESPONSE_HEAD_FIELDS};
-use crate::runtime::TcpStream;
+use crate::runtime::{TcpStream, turn_after_burst};
 
 const LIMITS: HeadLimits = HeadLimits {
     bytes: RESPONSE_HEAD_BYTES,
@@ -66,6 +66,8 @@ pub struct Receiver {
     pub input: Input,
     /// The head last parsed; its spans lie in `input` until [`Self::drop_head`].
     pub head: ResponseHead,
+    /// Whether any byte of a response came, interim ones included.
+    received: bool,
 }
 
 impl Receiver {
@@ -75,6 +77,7 @@ impl Receiver {
         Self {
             input,
             head: ResponseHead::default(),
+            received: false,
         }
     }
 
@@ -91,10 +94,10 @@ impl Receiver {
                 }
             }
             match read_some(upstream, &mut self.input, RESPONSE_HEAD_BYTES).await {
-                Ok(count) if count > 0 => {}
+                Ok(count) if count > 0 => self.received = true,
                 _ => {
                     return Err(ReceiveError::Closed {
-                        silent: self.input.is_empty(),
+                        silent: !self.received,
                     });
                 }
             }
@@ -126,6 +129,9 @@ impl Receiver {
             let read = read_now_or_wait(upstream, &mut self.input, burst > 0).await;
             // A read that filled its block says that more is there; a paced stream never does.
             let full = matches!(read, Ok(count) if count >= BLOCK_BYTES / 2);
+            if full && burst == BURST {
+                turn_after_burst().await;
+            }
             burst = if full && burst < BURST { burst + 1 } else { 0 };
             let ended = !matches!(read, Ok(count) if count > 0);
             if ended && !(read.is_ok() && body.close()) {

@@ -19,6 +19,7 @@ pub use stop::Stop;
 pub use stream::TcpStream;
 pub use timer::Timer;
 
+use std::cell::Cell;
 use std::fmt;
 use std::future::Future;
 use std::io;
@@ -59,6 +60,7 @@ impl fmt::Display for Driver {
 /// # Errors
 /// When the kernel refuses the driver, such as a ring under a seccomp filter.
 pub fn block_on<F: Future>(driver: Driver, main: F) -> io::Result<F::Output> {
+    DRIVER.set(driver);
     Ok(match driver {
         Driver::IoUring => monoio::RuntimeBuilder::<monoio::IoUringDriver>::new()
             .enable_timer()
@@ -74,6 +76,24 @@ pub fn block_on<F: Future>(driver: Driver, main: F) -> io::Result<F::Output> {
 /// Starts a task on this thread's runtime. It ends with the runtime if not before.
 pub fn spawn(task: impl Future<Output = ()> + 'static) {
     drop(monoio::spawn(task));
+}
+
+thread_local! {
+    static DRIVER: Cell<Driver> = const { Cell::new(Driver::Epoll) };
+}
+
+/// Lets everything else on this core have a turn. A timer and not a self-wake: a task that wakes
+/// itself is put in front of all others by this runtime.
+pub async fn turn() {
+    sleep(Duration::from_millis(1)).await;
+}
+
+/// As [`turn`], where a wait for readiness would not give one: epoll remembers readiness, and a wait
+/// for what is there already is over at once.
+pub async fn turn_after_burst() {
+    if DRIVER.get() == Driver::Epoll {
+        turn().await;
+    }
 }
 
 /// Waits for `duration`; granularity 1 ms.

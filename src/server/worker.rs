@@ -9,7 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock;
-use crate::exchange::{Core, serve_connection};
+use crate::exchange::{Core, OpenConnection, serve_connection};
 use crate::limits::{ACCEPT_PAUSE_MS, BEAT_MS};
 use crate::runtime::{Listener, sleep, spawn};
 use crate::server::assemble::Plan;
@@ -63,7 +63,7 @@ async fn accept(listener: Rc<Listener>, core: Rc<Core>, limit: usize) {
         }
         match listener.accept().await {
             Ok(stream) if !core.stop.is_set() => {
-                spawn(serve_connection(Rc::clone(&core), stream));
+                spawn(serve_connection(OpenConnection::new(&core), stream));
             }
             Ok(_) => {}
             Err(_) if core.stop.is_set() => return,

@@ -17,6 +17,7 @@ use crate::support::origin::{Origin, json};
 on_both_drivers!(
     a_model_behind_31_mib_of_messages_is_routed,
     a_model_behind_a_small_window_is_routed,
+    white_space_behind_the_body_is_relayed_up_to_a_wide_window,
     held_uploads_take_turns,
     two_hundred_held_uploads_are_served_or_told_to_come_back,
 );
@@ -141,6 +142,25 @@ fn a_model_behind_a_small_window_is_routed(driver: Driver) {
                 assert_eq!(answer.body, hash(&sent).as_bytes(), "{window} {bytes}");
             }
         }
+    }
+}
+
+/// The tail that is withheld may be as long as the window, however wide that is.
+fn white_space_behind_the_body_is_relayed_up_to_a_wide_window(driver: Driver) {
+    let origin = hashing();
+    let gateway = Setup::in_front_of(driver, &origin)
+        .with("limits: { window_bytes: 1MiB }")
+        .start();
+    for spaces in [300 * 1024, 900 * 1024] {
+        let mut body = json_of(900 * 1024);
+        body.resize(body.len() + spaces, b' ');
+        let mut client = gateway.connect();
+        let opening = head("POST", CHAT, &[]);
+        let opening = format!("{opening}Content-Length: {}\r\n\r\n", body.len());
+        client.send(opening.as_bytes()).unwrap();
+        client.send(&body).unwrap();
+        let (_, answer) = client.heads().unwrap();
+        assert!(answer.start().contains(" 200 "), "{spaces}: {answer:?}");
     }
 }
 
