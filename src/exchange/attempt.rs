@@ -62,7 +62,8 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
             return fail(client, &mut forward, error.into()).await;
         }
         let idle = taken.idle_for();
-        match attempt(core, client, &mut forward, &mut sender, (pool, taken)).await {
+        let attempt = attempt(core, client, &mut forward, &mut sender, (pool, taken));
+        match Box::pin(attempt).await {
             End::Done(next) => return next,
             End::Failed(failure) => return fail(client, &mut forward, failure).await,
             End::Stale => {

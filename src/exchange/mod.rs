@@ -263,7 +263,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
         Decision::Local(answer) => answer.send(&client.stream).await,
         Decision::Reject { rejection, unread } => rejection.send(&client.stream, unread).await,
         Decision::Forward(mut forward) => match gather::gather(core, client, &mut forward).await {
-            Ok(()) => Box::pin(attempt::forward(core, client, *forward)).await,
+            Ok(()) => attempt::forward(core, client, *forward).await,
             Err(end) => gather::ended(client, &forward, end).await,
         },
     }

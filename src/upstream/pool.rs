@@ -52,7 +52,8 @@ impl Pool {
     pub async fn take(&self) -> Result<Connection, ConnectError> {
         match self.take_idle() {
             Some(connection) => Ok(connection),
-            None => open(&self.endpoint).await,
+            // On the heap: a connect is rare and its state is large.
+            None => Box::pin(open(&self.endpoint)).await,
         }
     }
 
@@ -61,7 +62,7 @@ impl Pool {
     /// # Errors
     /// When none can be opened.
     pub async fn open(&self) -> Result<Connection, ConnectError> {
-        open(&self.endpoint).await
+        Box::pin(open(&self.endpoint)).await
     }
 
     /// Gives a connection back after a complete exchange whose framing left nothing unread.
