@@ -253,7 +253,11 @@ impl Input {
             self.block = Some(self.pool.at_least(capacity.min(BLOCK_BYTES)));
         } else if self.end == held && self.start == 0 {
             let target = capacity.min(held.saturating_mul(4)).max(BLOCK_BYTES);
-            let mut wider = self.pool.at_least(target);
+            // One step to the size that is kept for reuse, where there is a way for it to be used.
+            let kept = (capacity >= WIDE_BLOCK_BYTES && held < WIDE_BLOCK_BYTES)
+                .then(|| self.pool.wide())
+                .flatten();
+            let mut wider = kept.unwrap_or_else(|| self.pool.at_least(target));
             if let (Some(to), Some(old)) = (wider.get_mut(..held), &self.block) {
                 to.copy_from_slice(old);
             }
