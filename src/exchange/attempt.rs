@@ -286,10 +286,22 @@ async fn await_head(
     client: &mut Client,
     forward: &mut Forward,
     (sender, first_byte): (&mut Sender, Duration),
+    upstream: Upstream<'_>,
+) -> Sent {
+    let mut timer = client.timer.take().unwrap_or_default();
+    timer.set(Some(clock::now() + first_byte));
+    let sent = answered(core, client, forward, (sender, &mut timer), upstream).await;
+    client.timer = Some(timer);
+    sent
+}
+
+async fn answered(
+    core: &Core,
+    client: &mut Client,
+    forward: &mut Forward,
+    (sender, timer): (&mut Sender, &mut Timer),
     (connection, receiver, interim): Upstream<'_>,
 ) -> Sent {
-    let mut timer = Timer::new();
-    timer.set(Some(clock::now() + first_byte));
     let capacity = forward
         .body
         .ready()

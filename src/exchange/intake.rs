@@ -8,7 +8,7 @@ use crate::exchange::{Client, Core};
 use crate::failure::Failure;
 use crate::http1::head::Progress;
 use crate::limits::BLOCK_BYTES;
-use crate::runtime::{Either, Timer, race, sleep};
+use crate::runtime::{Either, Timer, race};
 
 /// What waiting for the next request ended in.
 #[derive(Clone, Copy, Debug)]
@@ -24,17 +24,24 @@ pub(super) enum Arrival {
 /// Waits for a head. While nothing of it has come the connection holds no block.
 /// `first` if nothing was served on this connection yet.
 pub(super) async fn next_head(core: &Core, client: &mut Client, first: bool) -> Arrival {
+    let mut timer = client.timer.take().unwrap_or_default();
+    let arrival = wait_head(core, client, first, &mut timer).await;
+    client.timer = Some(timer);
+    arrival
+}
+
+async fn wait_head(core: &Core, client: &mut Client, first: bool, timer: &mut Timer) -> Arrival {
     client.head.reset();
     client.stream.set_patience(None, None);
     if client.input.is_empty() {
         client.head_text = Vec::new();
-        let idle = race(core.stop.wait(), sleep(core.settings.keepalive));
+        timer.set(Some(clock::now() + core.settings.keepalive));
+        let idle = race(core.stop.wait(), timer.expired());
         match race(client.stream.readable(), idle).await {
             Either::First(Ok(())) => {}
             Either::First(Err(_)) | Either::Second(_) => return Arrival::Closed,
         }
     }
-    let mut timer = Timer::new();
     timer.set(Some(clock::now() + core.settings.head_timeout));
     match race(read_head(core, client), timer.expired()).await {
         Either::First(arrival) => arrival,

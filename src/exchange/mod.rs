@@ -29,7 +29,7 @@ use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::head::{HeadLimits, RequestHead};
 use crate::route::{Table, guess_family};
-use crate::runtime::{Stop, TcpStream, turn};
+use crate::runtime::{Stop, TcpStream, Timer, turn};
 use crate::upstream::Upstreams;
 
 /// Requests that came in one piece and are served one after the other before everything else on the
@@ -139,6 +139,9 @@ struct Client {
     head: RequestHead,
     /// The bytes of the head that is being served; the spans of `head` lie in it.
     head_text: Vec<u8>,
+    /// The clock of whatever this connection waits for; one for its life, because moving it is cheap
+    /// and making it is not.
+    timer: Option<Timer>,
     /// Whether a response of the present exchange may have begun.
     answering: Cell<bool>,
 }
@@ -166,6 +169,7 @@ pub async fn serve_connection(open: OpenConnection, stream: TcpStream) {
         input: Input::new(core.blocks.clone()),
         head: RequestHead::default(),
         head_text: Vec::new(),
+        timer: None,
         answering: Cell::new(false),
     };
     let mut first = true;
