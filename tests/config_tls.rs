@@ -1,6 +1,5 @@
 //! The keys of TLS: which files they take, and what is said of files that cannot be used.
 
-#![expect(clippy::panic, reason = "a test stops at the first surprise")]
 #![expect(
     clippy::unwrap_used,
     reason = "a test stops at the first surprise, in its fixtures too"

@@ -114,18 +114,7 @@ fn one(
     let mut flag = |key| reader.take(section, key, read::boolean);
     let (default, enabled, local) = (flag("default"), flag("enabled"), flag("local"));
     let keepalive_idle = reader.take(section, "keepalive_idle", read::duration(wait_range()));
-    let waits = reader.subsection(section, "timeouts", &PROVIDER_TIMEOUTS);
-    let mut wait = |key, all| {
-        reader
-            .take(&waits, key, read::duration(wait_range()))
-            .unwrap_or(all)
-    };
-    let timeouts = ProviderTimeouts {
-        connect: wait("connect", timeouts.connect),
-        handshake: wait("handshake", timeouts.handshake),
-        first_byte: wait("first_byte", timeouts.first_byte),
-        idle: wait("idle", timeouts.idle),
-    };
+    let timeouts = own_timeouts(reader, section, timeouts);
     let models = models::mappings(reader, section);
     let list = models::list(reader, section);
     let auth = auth(reader, section, dialect, &credential);
@@ -159,6 +148,22 @@ fn one(
         models,
         list,
     })
+}
+
+/// Its own bounds on waiting, or those of all.
+fn own_timeouts(reader: &mut Reader, section: &Section<'_>, all: Timeouts) -> ProviderTimeouts {
+    let waits = reader.subsection(section, "timeouts", &PROVIDER_TIMEOUTS);
+    let mut wait = |key, all| {
+        reader
+            .take(&waits, key, read::duration(wait_range()))
+            .unwrap_or(all)
+    };
+    ProviderTimeouts {
+        connect: wait("connect", all.connect),
+        handshake: wait("handshake", all.handshake),
+        first_byte: wait("first_byte", all.first_byte),
+        idle: wait("idle", all.idle),
+    }
 }
 
 /// `ca_file` as written, and how an encrypted provider is spoken to.

@@ -79,7 +79,7 @@ impl TlsStream {
                 Ok(_) => {}
                 Err(ReceiveError::Socket(error)) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(ReceiveError::Socket(error)) => return Err(gone(error)),
-                Err(ReceiveError::Session(error)) => return Err(error.into()),
+                Err(ReceiveError::Session(error)) => return Err(error),
             }
         }
     }
@@ -157,7 +157,7 @@ impl TlsStream {
             Ok(_) => Ok(taken),
             Err(error) => {
                 self.broken.set(true);
-                Err(ReceiveError::Session(error))
+                Err(ReceiveError::Session(error.into()))
             }
         }
     }
@@ -247,7 +247,7 @@ impl fmt::Debug for TlsStream {
 
 enum ReceiveError {
     Socket(io::Error),
-    Session(Error),
+    Session(HandshakeError),
 }
 
 /// The socket as the session wants it.
