@@ -22,10 +22,12 @@ on_both_drivers!(
     a_handshake_that_never_ends_is_given_up,
     only_close_notify_ends_a_body_well,
     idle_connections_that_were_closed_are_not_used,
+    what_comes_on_an_idle_connection_decides_about_its_use,
     events_pass_both_encrypted_legs_as_they_come,
     clients_are_served_inside_tls,
     long_bodies_pass_a_slow_reader,
     an_upstream_cut_is_a_cut_inside_tls,
+    a_client_that_leaves_cancels_inside_tls,
     plaintext_and_silence_on_an_encrypted_listener_are_closed,
 );
 
@@ -249,6 +251,37 @@ fn idle_connections_that_were_closed_are_not_used(driver: Driver) {
     origin.look(|log| assert_eq!(log.complete().count(), TRIES));
 }
 
+/// New keys are no words of the provider's; an answer that nobody asked for is.
+fn what_comes_on_an_idle_connection_decides_about_its_use(driver: Driver) {
+    let authority = Authority::new();
+    let config = authority.leaf(None).server(&[VERSIONS[1]]);
+    let origin = Origin::start_encrypted(config, |caller| {
+        while let Some(request) = caller.request() {
+            caller.reply(&echo(&request)).unwrap();
+            match request.case().as_str() {
+                "keys" => caller.wire.renew_keys(),
+                "desync" => caller.reply(&echo(&request)).unwrap(),
+                _ => {}
+            }
+            caller.note(&request.case());
+        }
+    });
+    let gateway = Setup::in_front_of(driver, &origin)
+        .encrypted(&authority.ca_file())
+        .start();
+    let mut client = gateway.connect();
+    for (case, connection) in [("keys", 0), ("keys", 0), ("desync", 0), ("last", 1)] {
+        let answer = client.exchange("POST", &chat(&[&format!("x-case: {case}")]));
+        assert_case(&answer, case);
+        origin.wait("what it sends afterwards", |log| {
+            log.notes.len() == log.requests.len()
+        });
+        settle();
+        let used = origin.look(|log| log.requests.last().map(|seen| seen.connection));
+        assert_eq!(used, Some(connection), "{case}");
+    }
+}
+
 // ------------------------------------------------------------------------------------ from clients
 
 /// A gateway inside TLS in front of an encrypted origin.
@@ -371,6 +404,45 @@ fn an_upstream_cut_is_a_cut_inside_tls(driver: Driver) {
             matches!(answer.end, End::Cut(Stop::Torn | Stop::Reset)),
             "{case} {version}: {answer:#?}"
         );
+    }
+}
+
+/// Before the answer and inside it, with and without TLS's own word for it.
+fn a_client_that_leaves_cancels_inside_tls(driver: Driver) {
+    let authority = Authority::new();
+    let origin = Origin::start_encrypted(authority.server(), |caller| {
+        let Some(request) = caller.request() else {
+            return;
+        };
+        if request.case() == "inside" {
+            caller
+                .reply(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nsome")
+                .unwrap();
+        }
+        caller.note("asked");
+        caller.until_closed();
+    });
+    let gateway = encrypted_setup(driver, &origin, &authority).start();
+    let config = authority.client(&VERSIONS);
+    let ways = [
+        ("before", false),
+        ("before", true),
+        ("inside", false),
+        ("inside", true),
+    ];
+    for (number, (case, notifies)) in ways.into_iter().enumerate() {
+        let mut client = Client::connect_encrypted(gateway.address(), &config);
+        client.send(&chat(&[&format!("x-case: {case}")])).unwrap();
+        if case == "inside" {
+            client.heads().unwrap();
+        }
+        origin.wait("the request", |log| log.notes.len() > number);
+        if notifies {
+            client.wire.half_close();
+        } else {
+            drop(client);
+        }
+        origin.wait("the end", |log| log.has_ended(number));
     }
 }
 

@@ -260,6 +260,13 @@ impl Wire {
         session.handshake_kind() == Some(HandshakeKind::Resumed)
     }
 
+    /// Sends what is for the session and not for its reader: new keys (RFC 8446 §4.6.3).
+    pub(crate) fn renew_keys(&self) {
+        let session = self.session.as_ref().unwrap();
+        session.borrow_mut().refresh_traffic_keys().unwrap();
+        self.send(&[]).unwrap();
+    }
+
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         let mut socket = &self.stream;
         let Some(session) = &self.session else {
