@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use crate::relay::assert_case;
 use crate::support::certificates::{Authority, Fault, VERSIONS};
@@ -21,6 +22,7 @@ on_both_drivers!(
     a_provider_in_plain_text_is_no_tls_provider,
     a_handshake_that_never_ends_is_given_up,
     only_close_notify_ends_a_body_well,
+    no_ciphertext_is_left_behind,
     idle_connections_that_were_closed_are_not_used,
     what_comes_on_an_idle_connection_decides_about_its_use,
     events_pass_both_encrypted_legs_as_they_come,
@@ -218,6 +220,36 @@ fn only_close_notify_ends_a_body_well(driver: Driver) {
         matches!(end, End::Cut(Stop::Torn | Stop::Reset)),
         "taken for whole: {end:?}"
     );
+}
+
+/// Whatever length fills the buffers of the socket to the brim, the last bytes come too. Each body goes
+/// out in one write, and the lengths are closer to each other than what may wait in the gateway.
+fn no_ciphertext_is_left_behind(driver: Driver) {
+    const STEP: usize = 48 << 10;
+    let authority = Authority::new();
+    let origin = Origin::start_encrypted(authority.server(), |caller| {
+        // So that the brim is within the lengths below.
+        let socket = socket2::SockRef::from(caller.wire.stream());
+        socket.set_recv_buffer_size(64 << 10).unwrap();
+        while let Some(mut request) = caller.head() {
+            std::thread::sleep(Duration::from_millis(20));
+            if caller.finish(&mut request) != End::Complete {
+                return;
+            }
+            caller.reply(&echo(&request)).unwrap();
+        }
+    });
+    let gateway = Setup::in_front_of(driver, &origin)
+        .encrypted(&authority.ca_file())
+        .with("limits: { window_bytes: 8MiB, memory_bytes: 1GiB }")
+        .start();
+    let mut client = gateway.connect();
+    for step in 4..100 {
+        let case = step.to_string();
+        let body = json_of(step * STEP);
+        let asked = request("POST", CHAT, &[&format!("x-case: {case}")], &body);
+        assert_case(&client.exchange("POST", &asked), &case);
+    }
 }
 
 /// The provider closes after each answer without having said so in it, with and without TLS's own
