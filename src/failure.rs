@@ -101,10 +101,18 @@ impl Failure {
             Self::NoRoute | Self::NoProvider | Self::UnknownModel => 404,
             Self::RequestTimeout => 408,
             Self::Connect(ConnectError::Exhausted) | Self::MemoryExhausted => 503,
-            Self::Connect(ConnectError::TimedOut | ConnectError::Unresolved)
+            Self::Connect(
+                ConnectError::TimedOut | ConnectError::Unresolved | ConnectError::HandshakeTimedOut,
+            )
             | Self::FirstByteTimeout
             | Self::UpstreamStalled => 504,
-            Self::Connect(ConnectError::Refused)
+            Self::Connect(
+                ConnectError::Refused
+                | ConnectError::CertificateExpired
+                | ConnectError::CertificateName
+                | ConnectError::CertificateIssuer
+                | ConnectError::Tls,
+            )
             | Self::UpstreamClosed
             | Self::UpstreamMalformed
             | Self::UpstreamInterim
@@ -142,6 +150,11 @@ impl Failure {
             Self::Connect(ConnectError::TimedOut) => "upstream_connect_timeout",
             Self::Connect(ConnectError::Unresolved) => "upstream_unresolved",
             Self::Connect(ConnectError::Exhausted) => "descriptors_exhausted",
+            Self::Connect(ConnectError::CertificateExpired) => "upstream_certificate_expired",
+            Self::Connect(ConnectError::CertificateName) => "upstream_certificate_name",
+            Self::Connect(ConnectError::CertificateIssuer) => "upstream_certificate_unknown_issuer",
+            Self::Connect(ConnectError::Tls) => "upstream_tls",
+            Self::Connect(ConnectError::HandshakeTimedOut) => "upstream_handshake_timeout",
             Self::UpstreamClosed => "upstream_closed",
             Self::UpstreamMalformed => "upstream_malformed",
             Self::UpstreamInterim => "upstream_interim_flood",

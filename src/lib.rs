@@ -2,7 +2,7 @@
 //!
 //! The life of a request, and the modules in the order in which it meets them:
 //! a core accepts a connection (`server`), an exchange reads the head and decides (`exchange`, with
-//! `http1`, `auth`, `route`), an upstream connection is taken or opened (`upstream`), and the wire
+//! `http1`, `auth`, `route`), an upstream connection is taken or opened (`upstream`, `tls`), and the wire
 //! lane moves the bytes both ways as they come (`lane`). What is answered here is in `local`; how a
 //! failure looks to the caller is in `failure`. Every bound has a name in `limits`.
 
@@ -14,6 +14,7 @@ pub mod peek;
 pub mod dialect;
 pub mod auth;
 pub mod route;
+pub mod tls;
 pub mod upstream;
 pub mod lane;
 pub mod failure;

@@ -74,6 +74,17 @@ pub const TOOL_NAME_BYTES_MAX: usize = 128;
 /// kept (per body). The longest switch literal has 12.
 pub const USER_TEXT_BYTES_MAX: usize = 256;
 
+/// Bytes that may wait in an encrypted connection for its socket to take them (per connection): four
+/// records of the largest size.
+pub const TLS_SEND_BYTES: usize = 64 * 1024;
+
+/// Reads of a socket in one read of an encrypted connection, which may all find what is not for the
+/// reader. A record of the largest size takes five.
+pub const TLS_READS: u32 = 16;
+
+/// Sessions of one provider that may be resumed (per provider); servers send two a handshake.
+pub const TLS_TICKETS: usize = 8;
+
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
 const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
 const _: () =

@@ -97,7 +97,7 @@ server: { listen: ["127.0.0.1:1", "[::1]:2"], workers: 3, driver: epoll, half_cl
 authentication: none
 limits:
   { head_bytes: 8KiB, head_fields: 50, body_bytes: 1MiB, window_bytes: 32KiB, memory_bytes: 64MiB, connections: 100 }
-timeouts: { connect: 1s, head: 2s, idle: 3m, first_byte: 4m, keepalive: 5s, drain: 1h, linger: 250ms, reservation: 6s }
+timeouts: { connect: 1s, handshake: 1500ms, head: 2s, idle: 3m, first_byte: 4m, keepalive: 5s, drain: 1h, linger: 250ms, reservation: 6s }
 providers:
   - name: One
     dialect: anthropic
@@ -111,7 +111,7 @@ providers:
     enabled: true
     local: false
     keepalive_idle: 30s
-    timeouts: { connect: 7s, first_byte: 8s, idle: 9s }
+    timeouts: { connect: 7s, handshake: 6s, first_byte: 8s, idle: 9s }
     models: [{ from: "claude-*", to: "{model}" }]
     list: [claude-x]
 "#,
@@ -136,6 +136,8 @@ providers:
     assert_eq!(provider.auth.header().unwrap().as_str(), "api-key");
     assert_eq!(provider.anthropic_version.as_deref(), Some("2023-06-01"));
     assert_eq!(provider.keepalive_idle, Duration::from_secs(30));
+    assert_eq!(config.timeouts.handshake, Duration::from_millis(1500));
+    assert_eq!(provider.timeouts.handshake, Duration::from_secs(6));
     assert_eq!(provider.timeouts.idle, Duration::from_secs(9));
     assert_eq!((provider.models.len(), provider.list.len()), (1, 1));
     assert!(
@@ -196,7 +198,7 @@ fn unknown_key_is_refused_with_a_suggestion() {
         ),
         (
             "server: { tls: {} }",
-            "line 1: server.tls: not available in this version",
+            "line 1: server.tls.certificate: required, but not given",
         ),
         (
             "sk-hush-secret-0123456789abcdef: 1",
@@ -447,8 +449,8 @@ fn required_fields_of_a_provider_are_asked_for_and_checked() {
             "dialect: expected openai or anthropic, got \"gemini\"",
         ),
         (
-            "base_url: \"https://h\"",
-            "base_url: https is not available in this version",
+            "base_url: \"ftp://h\"",
+            "base_url: expected an absolute URL such as https://api.openai.com",
         ),
         (
             "base_url: \"http://hush:x@h\"",
@@ -610,7 +612,7 @@ fn effective_yaml_shows_how_memory_is_shared_out() {
 #[test]
 fn all_failures_come_at_once_in_the_order_of_the_file() {
     let text = "limits: { head_fields: 0 }\ntimeouts: { idle: x }\nproviders:\n  - name: a\n    \
-                dialect: gemini\n    base_url: https://h\n  - name: b\n    color: red\n";
+                dialect: gemini\n    base_url: ftp://h\n  - name: b\n    color: red\n";
     let error = config::parse(text, &env).unwrap_err();
     let found: Vec<_> = error
         .failures()
@@ -786,14 +788,23 @@ fn anchors_of_whole_values_work() {
 
 #[test]
 fn effective_yaml_shows_no_secret_and_reads_back_the_same() {
-    let full = "authentication: none\nserver: { listen: [\"[::]:0\"], workers: 2, driver: io_uring }\n\
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = (folder.path().join("cert"), folder.path().join("key"));
+    let made = rcgen::generate_simple_self_signed(vec!["gw.test".to_owned()]).unwrap();
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let full = "authentication: none\nserver: { listen: [\"[::]:0\"], workers: 2, driver: io_uring, \
+                tls: { certificate: CERTIFICATE, key: KEY } }\n\
                 limits: { body_bytes: 33554433 }\ntimeouts: { linger: 1500ms }\nproviders:\n  \
                 - { name: \"a\\\"\\\\ é\", dialect: openai, base_url: \"http://h/p\", secret_env: OPENAI_API_KEY, auth: managed }\n  \
-                - { name: b, dialect: anthropic, base_url: \"http://[::1]\", secret_env: NOT_SET, auth: none }\n  \
+                - { name: b, dialect: anthropic, base_url: \"https://[::1]\", ca_file: CERTIFICATE, secret_env: NOT_SET, auth: none }\n  \
                 - { name: c, dialect: openai, base_url: \"http://h\", auth: passthrough, default: true, enabled: false }\n  \
                 - { name: d, dialect: anthropic, base_url: \"http://h\", secret_env: ANTHROPIC_API_KEY, auth_header: x-key, \
                 models: [{ from: \"*\", to: \"é/{model}\" }, { from: \"1\", to: \"null\" }], list: [\"a b\", \"'\\\"\"] }\n";
-    let config = parse(full);
+    let full = full
+        .replace("CERTIFICATE", certificate.to_str().unwrap())
+        .replace("KEY }", &format!("{} }}", key.display()));
+    let config = parse(&full);
     let shown = config.effective_yaml();
     assert!(!shown.contains("hush"), "{shown}");
     assert!(

@@ -25,7 +25,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("switch", 2, &["identity", "route"]),
     ("tls", 3, &[]),
     ("upstream", 3, &["tls"]),
-    ("lane", 3, &[]),
+    ("lane", 3, &["tls"]),
     ("ledger", 3, &[]),
     ("observe", 3, &[]),
     ("failure", 4, &[]),
@@ -54,6 +54,7 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("httparse", &["http1"]),
     ("simd_json", &["json"]),
     ("rustls", &["tls"]),
+    ("webpki_roots", &["tls"]),
     (
         "crossbeam",
         &["ledger", "observe", "server", "switch", "upstream"],

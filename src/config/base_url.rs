@@ -1,4 +1,4 @@
-//! The root of a provider: `http://host[:port][/prefix]`.
+//! The root of a provider: `https://host[:port][/prefix]`, or `http`.
 //!
 //! Refuses everything that two readers could understand differently: userinfo, query, fragment,
 //! dot segments, odd spellings of an IPv4 address. No message repeats the text, because a
@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Where a provider listens and what goes before every path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
-    /// Whether the connection is encrypted. Always `false` in this version.
+    /// Whether the connection is encrypted.
     pub tls: bool,
     /// Lower-case host name, or an IP address without brackets: what is resolved and connected to.
     pub host: String,
@@ -25,10 +25,8 @@ pub struct BaseUrl {
 /// Why a text is not a usable base URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BaseUrlError {
-    /// No `http://` in front.
+    /// Neither `https://` nor `http://` in front.
     NotHttp,
-    /// `https://`, which this version does not speak.
-    Tls,
     /// `user@` or `user:password@`.
     UserInfo,
     /// `?...`.
@@ -48,10 +46,9 @@ pub enum BaseUrlError {
 impl fmt::Display for BaseUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NotHttp => "expected an absolute URL such as http://127.0.0.1:8000/v1",
-            Self::Tls => {
-                "https is not available in this version (TLS to providers comes later); \
-                 expected a URL that starts with http://"
+            Self::NotHttp => {
+                "expected an absolute URL such as https://api.openai.com or \
+                 http://127.0.0.1:8000/v1"
             }
             Self::UserInfo => {
                 "a URL with user or password is refused; use secret_env or secret_file"
@@ -73,16 +70,14 @@ impl fmt::Display for BaseUrlError {
 impl std::error::Error for BaseUrlError {}
 
 impl BaseUrl {
-    /// Reads `http://host[:port][/prefix]`.
+    /// Reads `https://host[:port][/prefix]` or the same with `http`.
     ///
     /// # Errors
     /// See [`BaseUrlError`].
     pub fn parse(text: &str) -> Result<Self, BaseUrlError> {
         let (scheme, rest) = text.split_once("://").ok_or(BaseUrlError::NotHttp)?;
-        if scheme.eq_ignore_ascii_case("https") {
-            return Err(BaseUrlError::Tls);
-        }
-        if !scheme.eq_ignore_ascii_case("http") {
+        let tls = scheme.eq_ignore_ascii_case("https");
+        if !tls && !scheme.eq_ignore_ascii_case("http") {
             return Err(BaseUrlError::NotHttp);
         }
         if rest.contains('#') {
@@ -96,14 +91,16 @@ impl BaseUrl {
             return Err(BaseUrlError::UserInfo);
         }
         let (host, port) = split_authority(authority)?;
+        let port = port.unwrap_or_else(|| default_port(tls));
         let prefix = check_prefix(path)?.to_owned();
-        Ok(Self::assemble(host, port, prefix))
+        Ok(Self::assemble(tls, host, port, prefix))
     }
 
-    /// The root of a server at an address.
+    /// The root of a plaintext server at an address.
     #[must_use]
     pub fn of(address: SocketAddr) -> Self {
-        Self::assemble(address.ip().to_string(), address.port(), String::new())
+        let host = address.ip().to_string();
+        Self::assemble(false, host, address.port(), String::new())
     }
 
     /// Whether the host is this machine by its spelling; nothing is resolved.
@@ -117,19 +114,18 @@ impl BaseUrl {
                 .is_ok_and(|ip| ip.to_canonical().is_loopback())
     }
 
-    fn assemble(host: String, port: u16, prefix: String) -> Self {
-        const HTTP_PORT: u16 = 80;
+    fn assemble(tls: bool, host: String, port: u16, prefix: String) -> Self {
         let (open, close) = if host.contains(':') {
             ("[", "]")
         } else {
             ("", "")
         };
         let mut authority = format!("{open}{host}{close}");
-        if port != HTTP_PORT {
+        if port != default_port(tls) {
             authority.push_str(&format!(":{port}"));
         }
         Self {
-            tls: false,
+            tls,
             host,
             port,
             prefix,
@@ -146,7 +142,13 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-fn split_authority(authority: &str) -> Result<(String, u16), BaseUrlError> {
+/// RFC 9110 §4.2.1, §4.2.2.
+fn default_port(tls: bool) -> u16 {
+    if tls { 443 } else { 80 }
+}
+
+/// Host, and the port if one is written.
+fn split_authority(authority: &str) -> Result<(String, Option<u16>), BaseUrlError> {
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (inner, port) = rest.split_once(']').ok_or(BaseUrlError::Host)?;
         let ip: Ipv6Addr = inner.parse().map_err(|_| BaseUrlError::Host)?;
@@ -159,9 +161,9 @@ fn split_authority(authority: &str) -> Result<(String, u16), BaseUrlError> {
 }
 
 /// `port` is empty or starts with what follows the host.
-fn check_port(port: &str) -> Result<u16, BaseUrlError> {
+fn check_port(port: &str) -> Result<Option<u16>, BaseUrlError> {
     if port.is_empty() {
-        return Ok(80);
+        return Ok(None);
     }
     let digits = port.strip_prefix(':').ok_or(BaseUrlError::Host)?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -171,6 +173,7 @@ fn check_port(port: &str) -> Result<u16, BaseUrlError> {
         .parse()
         .ok()
         .filter(|port| *port != 0)
+        .map(Some)
         .ok_or(BaseUrlError::Port)
 }
 
@@ -250,6 +253,17 @@ mod tests {
             ("http://[::1]:8080/x", "::1", 8080, "/x", "[::1]:8080"),
             ("http://[0:0:0:0:0:0:0:1]", "::1", 80, "", "[::1]"),
             ("http://my_host-2", "my_host-2", 80, "", "my_host-2"),
+            (
+                "https://api.example/v1",
+                "api.example",
+                443,
+                "/v1",
+                "api.example",
+            ),
+            ("HTTPS://h:443", "h", 443, "", "h"),
+            ("https://h:80", "h", 80, "", "h:80"),
+            ("http://h:443", "h", 443, "", "h:443"),
+            ("https://[::1]", "::1", 443, "", "[::1]"),
         ] {
             let url = BaseUrl::parse(text).unwrap();
             assert_eq!((url.host.as_str(), url.port), (host, port), "{text}");
@@ -258,6 +272,7 @@ mod tests {
                 (prefix, authority),
                 "{text}"
             );
+            assert_eq!(url.tls, text.to_lowercase().starts_with("https:"), "{text}");
             assert_eq!(BaseUrl::parse(&url.to_string()).unwrap(), url, "{text}");
         }
     }
@@ -270,7 +285,9 @@ mod tests {
             ("api.example", E::NotHttp),
             ("ftp://h", E::NotHttp),
             ("/v1", E::NotHttp),
-            ("https://api.example", E::Tls),
+            ("httpss://api.example", E::NotHttp),
+            ("https://u:p@h", E::UserInfo),
+            ("https://", E::Host),
             ("http://u:p@h", E::UserInfo),
             ("http://h?k=v", E::Query),
             ("http://h/#x", E::Fragment),

@@ -3,6 +3,7 @@
 //! What is printed reads back as the same configuration, so that it can be compared and kept.
 
 use std::fmt::{self, Write};
+use std::path::PathBuf;
 
 use crate::auth::Mode;
 use crate::auth::Scheme;
@@ -52,7 +53,16 @@ fn write_server(out: &mut String, server: &Server) -> fmt::Result {
         HalfClose::Cancel => "cancel",
         HalfClose::Tolerate => "tolerate",
     };
-    writeln!(out, "  driver: {driver}\n  half_close: {half_close}")
+    writeln!(out, "  driver: {driver}\n  half_close: {half_close}")?;
+    match &server.tls {
+        None => writeln!(out, "  tls: null"),
+        Some(tls) => writeln!(
+            out,
+            "  tls: {{ certificate: {}, key: {} }}",
+            quoted(&tls.certificate.display().to_string()),
+            quoted(&tls.key.display().to_string())
+        ),
+    }
 }
 
 fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
@@ -82,6 +92,7 @@ fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
     writeln!(out, "timeouts:")?;
     for (key, wait) in [
         ("connect", timeouts.connect),
+        ("handshake", timeouts.handshake),
         ("head", timeouts.head),
         ("idle", timeouts.idle),
         ("first_byte", timeouts.first_byte),
@@ -107,16 +118,19 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
         Scheme::Bearer => "bearer",
         Scheme::ApiKey => "api_key",
     };
-    let secret_file = provider
-        .secret_file
-        .as_deref()
-        .map(|path| path.display().to_string());
+    let shown = |path: &Option<PathBuf>| path.as_deref().map(|path| path.display().to_string());
+    let secret_file = shown(&provider.secret_file);
     writeln!(out, "  - name: {}", quoted(&provider.name))?;
     writeln!(out, "    dialect: {}", provider.dialect.as_str())?;
     writeln!(
         out,
         "    base_url: {}",
         quoted(&provider.base_url.to_string())
+    )?;
+    writeln!(
+        out,
+        "    ca_file: {}",
+        or_null(shown(&provider.ca_file).as_deref())
     )?;
     writeln!(out, "    # secret: {}", secret_shown(provider))?;
     writeln!(
@@ -149,6 +163,7 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
     writeln!(out, "    timeouts:")?;
     for (key, wait) in [
         ("connect", provider.timeouts.connect),
+        ("handshake", provider.timeouts.handshake),
         ("first_byte", provider.timeouts.first_byte),
         ("idle", provider.timeouts.idle),
     ] {

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::auth::ProviderAuth;
+use crate::tls::{Acceptor, Client};
 
 mod base_url;
 mod effective;
@@ -34,7 +35,6 @@ pub use limits::{Limits, MemorySplit};
 pub use models::ModelMapping;
 pub use schema::key_paths;
 
-use provider::SECRET_BYTES_MAX;
 use resolve::Sources;
 
 /// A complete configuration: every key has its effective value.
@@ -63,6 +63,19 @@ pub struct Server {
     pub driver: Driver,
     /// What an end of input from a client means while its answer is being written.
     pub half_close: HalfClose,
+    /// How clients are spoken to on every listener; in plain text if not at all.
+    pub tls: Option<ServerTls>,
+}
+
+/// The certificate of the listeners.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServerTls {
+    /// The file of the certificate chain, as written.
+    pub certificate: PathBuf,
+    /// The file of the private key, as written.
+    pub key: PathBuf,
+    /// What was read from both.
+    pub acceptor: Acceptor,
 }
 
 impl Default for Server {
@@ -72,6 +85,7 @@ impl Default for Server {
             workers: Workers::default(),
             driver: Driver::default(),
             half_close: HalfClose::default(),
+            tls: None,
         }
     }
 }
@@ -123,6 +137,9 @@ pub struct Timeouts {
     /// Resolving a provider's name and connecting to it. Default 5 s: two lost SYN packets are
     /// resent after 1 s and 3 s (RFC 6298 §2).
     pub connect: Duration,
+    /// A TLS handshake, with providers and with clients. Default 5 s: two round trips and the
+    /// arithmetic take well under one; a slower peer holds a connection on purpose.
+    pub handshake: Duration,
     /// From the first byte of a request head to its last. Default 30 s: a head is one packet or
     /// two; a slower one holds a connection on purpose.
     pub head: Duration,
@@ -151,6 +168,7 @@ impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_secs(5),
+            handshake: Duration::from_secs(5),
             head: Duration::from_secs(30),
             idle: Duration::from_secs(5 * 60),
             first_byte: Duration::from_secs(10 * 60),
@@ -191,6 +209,10 @@ pub struct Provider {
     pub dialect: ProviderDialect,
     /// Where it is.
     pub base_url: BaseUrl,
+    /// The file of further authorities whose certificates are believed, as written.
+    pub ca_file: Option<PathBuf>,
+    /// How it is spoken to, where `base_url` is encrypted.
+    pub tls: Option<Client>,
     /// The credential and how it is presented.
     pub auth: ProviderAuth,
     /// The environment variable of the credential, as written.
@@ -233,6 +255,8 @@ pub enum SecretFrom {
 pub struct ProviderTimeouts {
     /// See [`Timeouts::connect`].
     pub connect: Duration,
+    /// See [`Timeouts::handshake`].
+    pub handshake: Duration,
     /// See [`Timeouts::first_byte`].
     pub first_byte: Duration,
     /// See [`Timeouts::idle`].
@@ -243,6 +267,7 @@ impl From<Timeouts> for ProviderTimeouts {
     fn from(all: Timeouts) -> Self {
         Self {
             connect: all.connect,
+            handshake: all.handshake,
             first_byte: all.first_byte,
             idle: all.idle,
         }
@@ -266,8 +291,8 @@ impl Config {
     }
 }
 
-/// Reads a file, with the environment of this process. A relative `secret_file` is looked up from
-/// the folder of the configuration file.
+/// Reads a file, with the environment of this process. Relative paths in it are looked up from the
+/// folder of the configuration file.
 ///
 /// # Errors
 /// The file cannot be read, or [`ConfigError`] lists what is wrong with it.
@@ -275,7 +300,7 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let bytes = read_at_most(path, FILE_BYTES_MAX)
         .map_err(|error| Failure::of_file(format!("cannot read {}: {error}", path.display())))?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let read = |file: &Path| read_at_most(&folder.join(file), SECRET_BYTES_MAX);
+    let read = |file: &Path, bytes_max| read_at_most(&folder.join(file), bytes_max);
     // Lossy, so that a variable which is no text is refused as a credential and not overlooked.
     let env = |name: &str| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
     resolve_bytes(
@@ -287,14 +312,14 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     )
 }
 
-/// Reads a text; `env` answers for environment variables. A relative `secret_file` is looked up
-/// from the current folder.
+/// Reads a text; `env` answers for environment variables. Relative paths are looked up from the
+/// current folder.
 ///
 /// # Errors
 /// [`ConfigError`] lists what is wrong.
 pub fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
-    let read = |file: &Path| read_at_most(file, SECRET_BYTES_MAX);
-    resolve_bytes(text.as_bytes(), &Sources { env, file: &read })
+    let file = &read_at_most;
+    resolve_bytes(text.as_bytes(), &Sources { env, file })
 }
 
 /// Reads hostile bytes in a world without variables and files. For fuzzing.
@@ -302,7 +327,7 @@ pub fn parse(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<Config,
 /// # Errors
 /// [`ConfigError`] lists what is wrong.
 pub fn parse_bytes(bytes: &[u8]) -> Result<Config, ConfigError> {
-    let nowhere = |_: &Path| Err(io::ErrorKind::NotFound.into());
+    let nowhere = |_: &Path, _| Err(io::ErrorKind::NotFound.into());
     resolve_bytes(
         bytes,
         &Sources {
@@ -320,6 +345,8 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         name: format!("mock-{}", dialect.as_str()),
         dialect,
         base_url: BaseUrl::of(mock),
+        ca_file: None,
+        tls: None,
         auth: ProviderAuth::none(),
         secret_env: None,
         secret_file: None,

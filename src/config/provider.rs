@@ -16,9 +16,10 @@ use crate::config::read::{self, Reader, Section};
 use crate::config::resolve::{Sources, wait_range};
 use crate::config::schema::{PROVIDER, PROVIDER_TIMEOUTS};
 use crate::config::{Provider, ProviderDialect, ProviderTimeouts, SecretFrom, Timeouts};
+use crate::tls::{Authorities, Client};
 
 /// Bytes of a credential file. Chosen: a credential has to fit a header many times over.
-pub(super) const SECRET_BYTES_MAX: usize = 16 * 1024;
+const SECRET_BYTES_MAX: usize = 16 * 1024;
 /// Providers in a file. Chosen: names are compared pairwise with nothing faster than a map.
 const PROVIDERS_MAX: usize = 1000;
 /// Bytes of a provider's name and of an `anthropic-version`.
@@ -107,22 +108,13 @@ fn one(
     let base_url = reader.require(section, "base_url", |value| {
         BaseUrl::parse(read::text(value)?).map_err(|error| error.to_string())
     });
+    let (ca_file, tls) = tls(reader, section, base_url.as_ref(), sources);
     let credential = credential(reader, section, sources);
     let anthropic_version = reader.take(section, "anthropic_version", version);
     let mut flag = |key| reader.take(section, key, read::boolean);
     let (default, enabled, local) = (flag("default"), flag("enabled"), flag("local"));
     let keepalive_idle = reader.take(section, "keepalive_idle", read::duration(wait_range()));
-    let waits = reader.subsection(section, "timeouts", &PROVIDER_TIMEOUTS);
-    let mut wait = |key, all| {
-        reader
-            .take(&waits, key, read::duration(wait_range()))
-            .unwrap_or(all)
-    };
-    let timeouts = ProviderTimeouts {
-        connect: wait("connect", timeouts.connect),
-        first_byte: wait("first_byte", timeouts.first_byte),
-        idle: wait("idle", timeouts.idle),
-    };
+    let timeouts = own_timeouts(reader, section, timeouts);
     let models = models::mappings(reader, section);
     let list = models::list(reader, section);
     let auth = auth(reader, section, dialect, &credential);
@@ -151,9 +143,58 @@ fn one(
         keepalive_idle: keepalive_idle.unwrap_or(default_idle),
         timeouts,
         base_url,
+        ca_file,
+        tls,
         models,
         list,
     })
+}
+
+/// Its own bounds on waiting, or those of all.
+fn own_timeouts(reader: &mut Reader, section: &Section<'_>, all: Timeouts) -> ProviderTimeouts {
+    let waits = reader.subsection(section, "timeouts", &PROVIDER_TIMEOUTS);
+    let mut wait = |key, all| {
+        reader
+            .take(&waits, key, read::duration(wait_range()))
+            .unwrap_or(all)
+    };
+    ProviderTimeouts {
+        connect: wait("connect", all.connect),
+        handshake: wait("handshake", all.handshake),
+        first_byte: wait("first_byte", all.first_byte),
+        idle: wait("idle", all.idle),
+    }
+}
+
+/// `ca_file` as written, and how an encrypted provider is spoken to.
+fn tls(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    base_url: Option<&BaseUrl>,
+    sources: &Sources<'_>,
+) -> (Option<PathBuf>, Option<Client>) {
+    let read = reader.take(section, "ca_file", |value| {
+        let (path, text) = sources.pem(value)?;
+        let authorities = Authorities::from_pem(&text).map_err(|error| error.to_string())?;
+        Ok((path, authorities))
+    });
+    let (ca_file, authorities) = read.unzip();
+    match base_url {
+        Some(url) if url.tls => {
+            let client = reader.take(section, "base_url", |_| {
+                Client::new(&url.host, authorities.unwrap_or_default())
+                    .map_err(|error| error.to_string())
+            });
+            (ca_file, client)
+        }
+        Some(_) if ca_file.is_some() => {
+            let line = section.line_of(&["ca_file"]);
+            let what = "only for a base_url that starts with https://";
+            reader.fail(line, section.path_of("ca_file"), what);
+            (ca_file, None)
+        }
+        _ => (ca_file, None),
+    }
 }
 
 /// A name for logs: neither blank nor able to break a line.
@@ -242,7 +283,8 @@ fn variable(value: &Value) -> Result<String, String> {
 }
 
 fn secret_of_file(path: &Path, sources: &Sources<'_>) -> Result<Secret, String> {
-    let bytes = (sources.file)(path).map_err(|error| format!("cannot read the file: {error}"))?;
+    let bytes = (sources.file)(path, SECRET_BYTES_MAX)
+        .map_err(|error| format!("cannot read the file: {error}"))?;
     let text = String::from_utf8(bytes).map_err(|error| {
         format!(
             "the file is no text at offset {}",

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::config::file::{Node, Value};
@@ -11,18 +11,33 @@ use crate::config::limits;
 use crate::config::provider;
 use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
-use crate::config::schema::{LIMITS, ROOT, SERVER, TIMEOUTS};
+use crate::config::schema::{LIMITS, ROOT, SERVER, SERVER_TLS, TIMEOUTS};
 use crate::config::{
-    Authentication, Config, ConfigError, Driver, HalfClose, Server, Timeouts, Workers,
+    Authentication, Config, ConfigError, Driver, HalfClose, Server, ServerTls, Timeouts, Workers,
 };
+use crate::tls::{Acceptor, PemError};
 
 /// Addresses to listen on. Chosen: each costs one socket per worker.
 const LISTEN_MAX: usize = 64;
 
-/// Where credentials come from.
+/// Bytes of a file of certificates or a key. Chosen: all public roots fit several times.
+pub(super) const PEM_BYTES_MAX: usize = 1024 * 1024;
+
+/// Where credentials and certificates come from.
 pub(super) struct Sources<'a> {
     pub(super) env: &'a dyn Fn(&str) -> Option<String>,
-    pub(super) file: &'a dyn Fn(&Path) -> io::Result<Vec<u8>>,
+    /// The content of a file, which is an error if it is longer than that.
+    pub(super) file: &'a dyn Fn(&Path, usize) -> io::Result<Vec<u8>>,
+}
+
+impl Sources<'_> {
+    /// The file that a value names, and its content.
+    pub(super) fn pem(&self, value: &Value) -> Result<(PathBuf, Vec<u8>), String> {
+        let path = PathBuf::from(read::text(value)?);
+        let content = (self.file)(&path, PEM_BYTES_MAX);
+        let content = content.map_err(|error| format!("cannot read the file: {error}"))?;
+        Ok((path, content))
+    }
 }
 
 /// Range of every bound on waiting.
@@ -34,7 +49,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let mut reader = Reader::default();
     let root = reader.section(tree, String::new(), &ROOT);
     let section = reader.subsection(&root, "server", &SERVER);
-    let server = server(&mut reader, &section);
+    let server = server(&mut reader, &section, sources);
     let authentication = authentication(&mut reader, &root, &section, &server);
     let section = reader.subsection(&root, "limits", &LIMITS);
     let limits = limits::read(&mut reader, &section);
@@ -53,7 +68,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     }
 }
 
-fn server(reader: &mut Reader, section: &Section<'_>) -> Server {
+fn server(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>) -> Server {
     let default = Server::default();
     let workers = |value: &Value| match value {
         Value::Natural(_) => {
@@ -88,6 +103,36 @@ fn server(reader: &mut Reader, section: &Section<'_>) -> Server {
         half_close: reader
             .take(section, "half_close", read::word(&closes))
             .unwrap_or(default.half_close),
+        tls: server_tls(reader, section, sources),
+    }
+}
+
+/// Both files, or neither: a listener is never in plain text because a key is missing.
+fn server_tls(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    sources: &Sources<'_>,
+) -> Option<ServerTls> {
+    section.get("tls")?;
+    let section = reader.subsection(section, "tls", &SERVER_TLS);
+    let chain = reader.require(&section, "certificate", |value| sources.pem(value));
+    let key = reader.require(&section, "key", |value| sources.pem(value));
+    let ((certificate, chain), (key, key_text)) = (chain?, key?);
+    match Acceptor::from_pem(&chain, &key_text) {
+        Ok(acceptor) => Some(ServerTls {
+            certificate,
+            key,
+            acceptor,
+        }),
+        Err(error) => {
+            let at = match error {
+                PemError::NoCertificate | PemError::Certificate => "certificate",
+                PemError::NoKey | PemError::Key | PemError::Mismatch => "key",
+            };
+            let line = section.line_of(&[at]);
+            reader.fail(line, section.path_of(at), error.to_string());
+            None
+        }
     }
 }
 
@@ -166,6 +211,7 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
     };
     let timeouts = Timeouts {
         connect: wait("connect", default.connect),
+        handshake: wait("handshake", default.handshake),
         head: wait("head", default.head),
         idle: wait("idle", default.idle),
         first_byte: wait("first_byte", default.first_byte),

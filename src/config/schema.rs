@@ -34,8 +34,13 @@ pub(super) const ROOT: Keys = Keys {
 };
 
 pub(super) const SERVER: Keys = Keys {
-    known: &["listen", "workers", "driver", "half_close"],
-    later: &["tls"],
+    known: &["listen", "workers", "driver", "half_close", "tls"],
+    later: &[],
+};
+
+pub(super) const SERVER_TLS: Keys = Keys {
+    known: &["certificate", "key"],
+    later: &[],
 };
 
 pub(super) const LIMITS: Keys = Keys {
@@ -53,6 +58,7 @@ pub(super) const LIMITS: Keys = Keys {
 pub(super) const TIMEOUTS: Keys = Keys {
     known: &[
         "connect",
+        "handshake",
         "head",
         "idle",
         "first_byte",
@@ -69,6 +75,7 @@ pub(super) const PROVIDER: Keys = Keys {
         "name",
         "dialect",
         "base_url",
+        "ca_file",
         "secret_env",
         "secret_file",
         "auth",
@@ -84,7 +91,6 @@ pub(super) const PROVIDER: Keys = Keys {
         "list",
     ],
     later: &[
-        "ca_file",
         "chunked",
         "compat",
         "faces",
@@ -95,7 +101,7 @@ pub(super) const PROVIDER: Keys = Keys {
 };
 
 pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
-    known: &["connect", "first_byte", "idle"],
+    known: &["connect", "handshake", "first_byte", "idle"],
     later: &[],
 };
 
@@ -110,6 +116,7 @@ pub fn key_paths() -> Vec<String> {
     let sections = [
         ("", &ROOT),
         ("server.", &SERVER),
+        ("server.tls.", &SERVER_TLS),
         ("limits.", &LIMITS),
         ("timeouts.", &TIMEOUTS),
         ("providers[].", &PROVIDER),

@@ -22,7 +22,8 @@ use crate::lane::{
     TrailerFields, write_all,
 };
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, ATTEMPTS, INTERIM_RESPONSES};
-use crate::runtime::{Either, TcpStream, Timer, race, sleep};
+use crate::runtime::{Either, Timer, race, sleep};
+use crate::tls::Stream;
 use crate::upstream::{ConnectError, Connection, Pool};
 
 /// Longest wait for the answer of a provider that ended its receiving direction: the answer was on
@@ -243,7 +244,7 @@ async fn last_words(
     receiver: &mut Receiver,
     interim: &mut Interim,
     connection: &Connection,
-    client: &TcpStream,
+    client: &Stream,
 ) -> Result<(), ReceiveError> {
     loop {
         receiver.next_head(&connection.stream).await?;
@@ -352,7 +353,7 @@ async fn acknowledged(connection: &Connection, kept: bool) {
 
 /// Waits until the client has left. Bytes that it sends meanwhile are the next request: they are
 /// kept up to `capacity` bytes in all, and beyond that the kernel keeps them.
-async fn client_gone(client: &TcpStream, input: &mut Input, settings: &Settings, capacity: usize) {
+async fn client_gone(client: &Stream, input: &mut Input, settings: &Settings, capacity: usize) {
     loop {
         if client.readable_ever().await.is_err() {
             return;
@@ -382,7 +383,7 @@ struct Interim {
 
 impl Interim {
     /// Passes an interim response on, to HTTP/1.1 clients only (RFC 9110 §15.2).
-    async fn pass(&mut self, receiver: &mut Receiver, client: &TcpStream) -> Result<(), Sent> {
+    async fn pass(&mut self, receiver: &mut Receiver, client: &Stream) -> Result<(), Sent> {
         let head = &receiver.head;
         if head.status == 101 {
             return Err(Sent::Failed(Failure::UpstreamSwitched));
@@ -517,7 +518,7 @@ async fn relay(
 
 /// Relays a response that runs beside the rest of the request; neither waits for the other.
 async fn beside(
-    client: &TcpStream,
+    client: &Stream,
     receiver: &mut Receiver,
     connection: &Connection,
     mut prepared: Prepared,

@@ -12,13 +12,10 @@ use crate::runtime::{race, sleep};
 
 /// Closes after a complete answer; lingers if the client has sent something more meanwhile.
 pub(super) async fn close(core: &Core, client: Client) {
-    if !client.input.is_empty()
-        || client
-            .stream
-            .try_peek(&mut [0])
-            .is_ok_and(|count| count > 0)
-    {
+    if !client.input.is_empty() || client.stream.look().is_ok_and(|more| more) {
         drain_and_close(core, client).await;
+    } else {
+        client.stream.notify_close();
     }
 }
 

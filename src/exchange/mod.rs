@@ -29,7 +29,8 @@ use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::head::{HeadLimits, RequestHead};
 use crate::route::{Table, guess_family};
-use crate::runtime::{Stop, TcpStream, Timer, turn};
+use crate::runtime::{Either, Stop, TcpStream, Timer, race, sleep, turn};
+use crate::tls::{Acceptor, Stream};
 use crate::upstream::Upstreams;
 
 /// Requests that came in one piece and are served one after the other before everything else on the
@@ -56,6 +57,8 @@ pub struct Settings {
     pub window_bytes: usize,
     /// What the end of the client's stream means.
     pub half_close: HalfClose,
+    /// A TLS handshake must be over within this time.
+    pub handshake: Duration,
     /// A request head must arrive within this time of its first byte.
     pub head_timeout: Duration,
     /// An idle client connection is kept for this long.
@@ -73,6 +76,8 @@ pub struct Settings {
 pub struct Core {
     /// Of the configuration.
     pub settings: Settings,
+    /// How clients are spoken to where the listeners are encrypted.
+    pub tls: Option<Acceptor>,
     /// Providers.
     pub table: Table,
     /// Connections to them.
@@ -134,7 +139,7 @@ impl fmt::Display for RequestId {
 /// A client's connection between and during exchanges.
 #[derive(Debug)]
 struct Client {
-    stream: TcpStream,
+    stream: Stream,
     input: Input,
     head: RequestHead,
     /// The bytes of the head that is being served; the spans of `head` lie in it.
@@ -162,8 +167,11 @@ enum Next {
 }
 
 /// Serves one client connection to its end. `open` counts it from its accept on.
-pub async fn serve_connection(open: OpenConnection, stream: TcpStream) {
+pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
     let core = Rc::clone(&open.0);
+    let Some(stream) = opened(&core, socket).await else {
+        return;
+    };
     let mut client = Client {
         stream,
         input: Input::new(core.blocks.clone()),
@@ -184,7 +192,7 @@ pub async fn serve_connection(open: OpenConnection, stream: TcpStream) {
                     None => after_panic(&core, &client).await,
                 }
             }
-            Arrival::Closed => return,
+            Arrival::Closed => return client.stream.notify_close(),
             Arrival::Failed(failure) => refuse(&core, &client, failure).await,
         };
         first = false;
@@ -203,6 +211,18 @@ pub async fn serve_connection(open: OpenConnection, stream: TcpStream) {
             Next::Linger => return linger::drain_and_close(&core, client).await,
             Next::Reset => return client.stream.reset_on_close(),
         }
+    }
+}
+
+/// The connection ready for requests: after the handshake where the listeners are encrypted. A peer
+/// that fails at it was told so by an alert and is not worth more.
+async fn opened(core: &Core, socket: TcpStream) -> Option<Stream> {
+    let Some(acceptor) = &core.tls else {
+        return Some(Stream::Plain(socket));
+    };
+    match race(acceptor.accept(socket), sleep(core.settings.handshake)).await {
+        Either::First(Ok(stream)) => Some(Stream::Tls(Box::new(stream))),
+        Either::First(Err(_)) | Either::Second(()) => None,
     }
 }
 

@@ -7,7 +7,8 @@ use crate::failure::Failure;
 use crate::http1::emit;
 use crate::lane::write_all;
 use crate::local::Answer;
-use crate::runtime::{Either, TcpStream, race, sleep};
+use crate::runtime::{Either, race, sleep};
+use crate::tls::Stream;
 
 /// Seconds after which a client may try again when the gateway was short of something: memory is
 /// given back as soon as a body was sent.
@@ -28,7 +29,7 @@ pub(super) struct Rejection {
 impl Rejection {
     /// Writes the response; a client that does not take it within [`OWN_ANSWER`] is given up.
     /// `unread` if bytes of the request may still come.
-    pub(super) async fn send(&self, to: &TcpStream, unread: bool) -> Next {
+    pub(super) async fn send(&self, to: &Stream, unread: bool) -> Next {
         match (write_own(to, &self.render()).await, unread, self.close) {
             (false, ..) => Next::Reset,
             (true, true, _) => Next::Linger,
@@ -84,7 +85,7 @@ impl Rejection {
 
 impl Answer {
     /// Writes the answer.
-    pub(super) async fn send(&self, to: &TcpStream) -> Next {
+    pub(super) async fn send(&self, to: &Stream) -> Next {
         match (write_own(to, &self.bytes).await, self.close) {
             (false, _) => Next::Reset,
             (true, true) => Next::Close,
@@ -95,7 +96,7 @@ impl Answer {
 
 /// Writes a response of the gateway's own. False if it was not written whole: nothing may follow it
 /// then, because it would be read as its rest.
-async fn write_own(to: &TcpStream, bytes: &[u8]) -> bool {
+async fn write_own(to: &Stream, bytes: &[u8]) -> bool {
     let mut written = 0;
     let writing = write_all(to, [bytes], &mut written);
     matches!(

@@ -3,7 +3,7 @@
 use std::io::{self, IoSlice};
 
 use crate::http1::chunked::{CHUNK_END, ChunkHeader, LAST_CHUNK};
-use crate::runtime::TcpStream;
+use crate::tls::Stream;
 
 /// A piece of a body in the framing of the connection it goes to.
 pub(super) struct Flight<'a> {
@@ -21,8 +21,8 @@ pub(super) struct Flight<'a> {
 }
 
 impl Flight<'_> {
-    /// Writes everything. `written` counts what the socket took, also when it fails.
-    pub(super) async fn write(&self, to: &TcpStream, written: &mut u64) -> io::Result<()> {
+    /// Writes everything. `written` counts what the connection took, also when it fails.
+    pub(super) async fn write(&self, to: &Stream, written: &mut u64) -> io::Result<()> {
         let header = self.header();
         write_all(to, self.parts(&header), written).await
     }
@@ -56,13 +56,13 @@ impl Flight<'_> {
     }
 }
 
-/// Writes all bytes of `parts` in order, waiting while the socket takes nothing. May be dropped
-/// while it waits; `written` then tells how far it came.
+/// Writes all bytes of `parts` in order, waiting while the connection takes nothing, and leaves none
+/// of them behind in it. May be dropped while it waits; `written` then tells how far it came.
 ///
 /// # Errors
 /// What the kernel says.
 pub async fn write_all<const N: usize>(
-    to: &TcpStream,
+    to: &Stream,
     parts: [&[u8]; N],
     written: &mut u64,
 ) -> io::Result<()> {
@@ -79,7 +79,7 @@ pub async fn write_all<const N: usize>(
             Err(error) => return Err(error),
         }
     }
-    Ok(())
+    to.flush().await
 }
 
 /// `parts` without their first `done` bytes.

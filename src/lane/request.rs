@@ -13,7 +13,8 @@ use crate::json::Patch;
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
-use crate::runtime::{Either, TcpStream, race, sleep, turn_after_burst};
+use crate::runtime::{Either, race, sleep, turn_after_burst};
+use crate::tls::Stream;
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
 const BURST: u32 = 4;
@@ -42,7 +43,7 @@ pub enum SendError {
 #[derive(Debug)]
 pub struct Source<'a> {
     /// The client's connection.
-    pub client: &'a TcpStream,
+    pub client: &'a Stream,
     /// What was read from it and is not used yet.
     pub input: &'a mut Input,
     /// Memory that the input holds beyond a window.
@@ -141,7 +142,7 @@ impl Sender {
     pub async fn run(
         &mut self,
         source: &mut Source<'_>,
-        upstream: &TcpStream,
+        upstream: &Stream,
         reused: bool,
         acknowledged: impl Fn() -> bool,
     ) -> Result<(), SendError> {
@@ -168,7 +169,7 @@ impl Sender {
     async fn read_more(
         &mut self,
         source: &mut Source<'_>,
-        upstream: &TcpStream,
+        upstream: &Stream,
     ) -> Result<(), SendError> {
         source.client.readable().await.map_err(client_end)?;
         for _ in 0..BURST {
@@ -212,7 +213,7 @@ impl Sender {
     async fn first_flight(
         &mut self,
         source: &Source<'_>,
-        upstream: &TcpStream,
+        upstream: &Stream,
     ) -> Result<(), SendError> {
         let data = source.input.bytes().get(..self.held).unwrap_or_default();
         let flight = Flight {
@@ -230,7 +231,7 @@ impl Sender {
     async fn next_flight(
         &mut self,
         source: &mut Source<'_>,
-        upstream: &TcpStream,
+        upstream: &Stream,
     ) -> Result<(), SendError> {
         let count = source.body.releasable();
         let last = source.body.is_complete();

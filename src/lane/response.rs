@@ -8,7 +8,8 @@ use crate::http1::head::{HeadLimits, Progress, ResponseHead};
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::limits::{BLOCK_BYTES, RESPONSE_HEAD_BYTES, RESPONSE_HEAD_FIELDS};
-use crate::runtime::{TcpStream, turn_after_burst};
+use crate::runtime::turn_after_burst;
+use crate::tls::Stream;
 
 const LIMITS: HeadLimits = HeadLimits {
     bytes: RESPONSE_HEAD_BYTES,
@@ -85,7 +86,7 @@ impl Receiver {
     ///
     /// # Errors
     /// When the connection ends before it, or something else comes.
-    pub async fn next_head(&mut self, upstream: &TcpStream) -> Result<(), ReceiveError> {
+    pub async fn next_head(&mut self, upstream: &Stream) -> Result<(), ReceiveError> {
         loop {
             if !self.input.is_empty() {
                 let parsed = self.head.parse(self.input.bytes(), LIMITS);
@@ -119,7 +120,7 @@ impl Receiver {
         &mut self,
         body: &mut Body,
         out: &Outgoing<'_>,
-        upstream: &TcpStream,
+        upstream: &Stream,
         written: &mut u64,
     ) -> Result<(), RelayError> {
         body.absorb(&mut self.input).map_err(RelayError::Body)?;
@@ -179,7 +180,7 @@ impl Receiver {
 #[derive(Debug)]
 pub struct Outgoing<'a> {
     /// The client's connection.
-    pub client: &'a TcpStream,
+    pub client: &'a Stream,
     /// The response head as the client gets it.
     pub head: &'a [u8],
     /// How the body is framed.
@@ -189,11 +190,7 @@ pub struct Outgoing<'a> {
 }
 
 /// Reads once: at once if bytes are likely to be there, else after waiting for them.
-async fn read_now_or_wait(
-    upstream: &TcpStream,
-    input: &mut Input,
-    likely: bool,
-) -> io::Result<usize> {
+async fn read_now_or_wait(upstream: &Stream, input: &mut Input, likely: bool) -> io::Result<usize> {
     if likely {
         match try_read_some(upstream, input, BLOCK_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -204,7 +201,7 @@ async fn read_now_or_wait(
 }
 
 /// Waits for bytes and reads them into the input; 0 is the end.
-async fn read_some(from: &TcpStream, input: &mut Input, capacity: usize) -> io::Result<usize> {
+async fn read_some(from: &Stream, input: &mut Input, capacity: usize) -> io::Result<usize> {
     loop {
         from.readable().await?;
         match try_read_some(from, input, capacity) {
@@ -214,7 +211,7 @@ async fn read_some(from: &TcpStream, input: &mut Input, capacity: usize) -> io::
     }
 }
 
-fn try_read_some(from: &TcpStream, input: &mut Input, capacity: usize) -> io::Result<usize> {
+fn try_read_some(from: &Stream, input: &mut Input, capacity: usize) -> io::Result<usize> {
     let room = input.room(capacity).ok_or(io::ErrorKind::OutOfMemory)?;
     let read = from.try_read(room);
     match &read {

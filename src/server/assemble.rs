@@ -11,6 +11,7 @@ use crate::exchange::{Core, HalfClose, RequestIds, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
 use crate::route::{Mapping, Pattern, Provider, Table};
 use crate::runtime::Stop;
+use crate::tls::Acceptor;
 use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
 
 /// What all cores are built from.
@@ -20,6 +21,7 @@ pub(super) struct Plan {
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
+    tls: Option<Acceptor>,
     block_bytes: usize,
     budget: Budget,
     /// Client connections that one core may have.
@@ -44,6 +46,7 @@ impl Plan {
             providers,
             endpoints,
             settings: settings(config),
+            tls: config.server.tls.as_ref().map(|tls| tls.acceptor.clone()),
             block_bytes: requests / workers,
             budget: Budget::new(memory.reservations),
             connections: config.limits.connections.div_ceil(workers),
@@ -56,6 +59,7 @@ impl Plan {
         let providers = self.providers.iter().map(provider).collect();
         Core {
             settings: self.settings,
+            tls: self.tls.clone(),
             table: Table::new(providers),
             upstreams: Upstreams::new(&self.endpoints),
             blocks: Pool::new(self.block_bytes),
@@ -86,6 +90,7 @@ fn settings(config: &Config) -> Settings {
             config::HalfClose::Cancel => HalfClose::Cancel,
             config::HalfClose::Tolerate => HalfClose::Tolerate,
         },
+        handshake: timeouts.handshake,
         head_timeout: timeouts.head,
         keepalive: timeouts.keepalive,
         idle: timeouts.idle,
@@ -102,6 +107,8 @@ fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {
         authority: url.authority.clone(),
         prefix: url.prefix.clone(),
         connect: provider.timeouts.connect,
+        tls: provider.tls.clone(),
+        handshake: provider.timeouts.handshake,
         first_byte: provider.timeouts.first_byte,
         idle: provider.timeouts.idle,
         keepalive_idle: provider.keepalive_idle,

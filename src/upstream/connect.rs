@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::limits::ADDRESSES;
 use crate::runtime::{Either, TcpStream, race, sleep};
+use crate::tls::{Client, HandshakeError, Stream};
 use crate::upstream::Endpoint;
 
 /// Look again for a first address this often while the resolver has not answered.
@@ -24,6 +25,27 @@ pub enum ConnectError {
     TimedOut,
     /// This machine has no descriptor or port left.
     Exhausted,
+    /// The provider's certificate is not valid any more, or not yet.
+    CertificateExpired,
+    /// The provider's certificate is for other names than that of its base URL.
+    CertificateName,
+    /// The provider's certificate comes from nobody who is believed.
+    CertificateIssuer,
+    /// No encrypted connection came about for another reason.
+    Tls,
+    /// The provider did not shake hands within the limit.
+    HandshakeTimedOut,
+}
+
+impl From<HandshakeError> for ConnectError {
+    fn from(error: HandshakeError) -> Self {
+        match error {
+            HandshakeError::Expired => Self::CertificateExpired,
+            HandshakeError::Name => Self::CertificateName,
+            HandshakeError::Issuer => Self::CertificateIssuer,
+            HandshakeError::Protocol => Self::Tls,
+        }
+    }
 }
 
 impl fmt::Display for ConnectError {
@@ -33,6 +55,14 @@ impl fmt::Display for ConnectError {
             Self::Refused => "the provider refused the connection",
             Self::TimedOut => "the provider did not accept a connection in time",
             Self::Exhausted => "the gateway has no descriptor or port left",
+            Self::CertificateExpired => "the provider's certificate is expired or not valid yet",
+            Self::CertificateName => "the provider's certificate is not for the name in base_url",
+            Self::CertificateIssuer => {
+                "the provider's certificate comes from no authority that is believed; name a private \
+                 one in ca_file"
+            }
+            Self::Tls => "the provider and the gateway could not agree on TLS; is it an https port?",
+            Self::HandshakeTimedOut => "the provider did not finish the TLS handshake in time",
         })
     }
 }
@@ -40,8 +70,8 @@ impl fmt::Display for ConnectError {
 /// A connection to a provider, in use by one exchange.
 #[derive(Debug)]
 pub struct Connection {
-    /// The socket.
-    pub stream: TcpStream,
+    /// The connection itself.
+    pub stream: Stream,
     /// Whether an earlier exchange already used it: the server may have closed it meanwhile.
     pub reused: bool,
     /// `tcpi_bytes_acked` before the first byte of this exchange.
@@ -53,7 +83,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    fn fresh(stream: TcpStream) -> Self {
+    fn fresh(stream: Stream) -> Self {
         Self {
             stream,
             reused: false,
@@ -94,17 +124,37 @@ impl Connection {
     }
 }
 
-/// Opens a connection, trying the endpoint's addresses in order within its connect limit.
+/// Opens a connection, trying the endpoint's addresses in order within its connect limit, and then
+/// shakes hands where the endpoint is encrypted. A failed handshake is not tried at another address:
+/// one name has one certificate.
 pub(super) async fn open(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
-    let limit = endpoint.settings.connect;
-    match race(try_addresses(endpoint), sleep(limit)).await {
-        Either::First(opened) => opened,
-        Either::Second(()) if endpoint.addresses().is_empty() => Err(ConnectError::Unresolved),
-        Either::Second(()) => Err(ConnectError::TimedOut),
+    let settings = &endpoint.settings;
+    let opened = match race(try_addresses(endpoint), sleep(settings.connect)).await {
+        Either::First(opened) => opened?,
+        Either::Second(()) if endpoint.addresses().is_empty() => {
+            return Err(ConnectError::Unresolved);
+        }
+        Either::Second(()) => return Err(ConnectError::TimedOut),
+    };
+    let stream = match &settings.tls {
+        None => Stream::Plain(opened),
+        Some(client) => encrypt(client, opened, settings.handshake).await?,
+    };
+    Ok(Connection::fresh(stream))
+}
+
+async fn encrypt(
+    client: &Client,
+    opened: TcpStream,
+    limit: Duration,
+) -> Result<Stream, ConnectError> {
+    match race(client.connect(opened), sleep(limit)).await {
+        Either::First(shaken) => Ok(Stream::Tls(Box::new(shaken?))),
+        Either::Second(()) => Err(ConnectError::HandshakeTimedOut),
     }
 }
 
-async fn try_addresses(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
+async fn try_addresses(endpoint: &Endpoint) -> Result<TcpStream, ConnectError> {
     // Bounded by the connect limit around this future.
     while endpoint.addresses().is_empty() {
         sleep(ADDRESS_LOOK).await;
@@ -114,7 +164,7 @@ async fn try_addresses(endpoint: &Endpoint) -> Result<Connection, ConnectError> 
     let mut last = ConnectError::Refused;
     for address in addresses.iter().take(ADDRESSES) {
         match race(connect(*address), sleep(share)).await {
-            Either::First(Ok(stream)) => return Ok(Connection::fresh(stream)),
+            Either::First(Ok(stream)) => return Ok(stream),
             Either::First(Err(error)) => last = error,
             Either::Second(()) => last = ConnectError::TimedOut,
         }

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use crate::tls::Client;
+
 /// Position of an endpoint in its generation's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointId(usize);
@@ -35,6 +37,10 @@ pub struct Settings {
     pub prefix: String,
     /// Limit for resolving and connecting together.
     pub connect: Duration,
+    /// How it is spoken to where it is encrypted.
+    pub tls: Option<Client>,
+    /// Longest TLS handshake.
+    pub handshake: Duration,
     /// Longest wait for the first byte of a response to a request that was sent completely.
     pub first_byte: Duration,
     /// Longest wait for the next bytes of a response, or for the provider to take some.

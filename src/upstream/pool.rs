@@ -133,7 +133,7 @@ impl Pool {
 /// Whether nothing came on an idle connection. An end means dead; bytes mean that the server speaks
 /// out of turn, and its next answer could be taken for the answer to another request (desync).
 fn is_silent(connection: &Connection) -> bool {
-    let looked = connection.stream.try_peek(&mut [0]);
+    let looked = connection.stream.look();
     looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 

@@ -124,6 +124,8 @@ mod tests {
             authority: host.to_owned(),
             prefix: String::new(),
             connect: Duration::from_secs(1),
+            tls: None,
+            handshake: Duration::from_secs(1),
             first_byte: Duration::from_secs(1),
             idle: Duration::from_secs(1),
             keepalive_idle: Duration::from_secs(1),

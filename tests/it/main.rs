@@ -26,5 +26,6 @@ mod retry;
 mod routing;
 mod routing_rules;
 mod support;
+mod tls;
 mod torture;
 mod verdict;

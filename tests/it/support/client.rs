@@ -3,6 +3,10 @@
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection};
 
 use crate::support::message::{End, Flow, Head, PATIENCE, Stop, Wire, shown};
 
@@ -58,6 +62,16 @@ impl Client {
         let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
         Self {
             wire: Wire::new(stream),
+        }
+    }
+
+    /// Inside TLS, to a server that is known by its address.
+    pub(crate) fn connect_encrypted(address: SocketAddr, config: &Arc<ClientConfig>) -> Self {
+        let stream = TcpStream::connect_timeout(&address, PATIENCE).unwrap();
+        let name = ServerName::IpAddress(address.ip().into());
+        let session = ClientConnection::new(Arc::clone(config), name).unwrap();
+        Self {
+            wire: Wire::encrypted(stream, session.into()),
         }
     }
 

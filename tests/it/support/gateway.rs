@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -43,6 +44,12 @@ pub(crate) struct Setup {
     half_close: &'static str,
     openai: Option<SocketAddr>,
     anthropic: Option<SocketAddr>,
+    /// Of the base URLs of both; the host in place of the origin's address.
+    scheme: &'static str,
+    host: Option<&'static str>,
+    /// More keys of both, and of the section `server`, each with a comma before it.
+    provider_keys: String,
+    server_keys: String,
     listed: String,
     more: String,
 }
@@ -58,6 +65,10 @@ impl Setup {
             half_close: "cancel",
             openai: None,
             anthropic: None,
+            scheme: "http",
+            host: None,
+            provider_keys: String::new(),
+            server_keys: String::new(),
             listed: String::new(),
             more: String::new(),
         }
@@ -119,6 +130,29 @@ impl Setup {
         self
     }
 
+    /// Both providers inside TLS, with this authority beside the public ones.
+    pub(crate) fn encrypted(mut self, ca_file: &Path) -> Self {
+        self.scheme = "https";
+        self.provider_keys = format!(", ca_file: \"{}\"", ca_file.display());
+        self
+    }
+
+    /// The host in the URL of both providers, in place of their address.
+    pub(crate) fn host(mut self, host: &'static str) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// Listens inside TLS.
+    pub(crate) fn listen_encrypted(mut self, certificate: &Path, key: &Path) -> Self {
+        self.server_keys = format!(
+            ", tls: {{ certificate: \"{}\", key: \"{}\" }}",
+            certificate.display(),
+            key.display()
+        );
+        self
+    }
+
     /// Top-level configuration lines of the test's own.
     pub(crate) fn with(mut self, lines: &str) -> Self {
         self.more.push_str(lines);
@@ -128,8 +162,8 @@ impl Setup {
 
     fn yaml(&self) -> String {
         let mut yaml = format!(
-            "server: {{ listen: [\"{}\"], half_close: {} }}\n",
-            self.listen, self.half_close
+            "server: {{ listen: [\"{}\"], half_close: {}{} }}\n",
+            self.listen, self.half_close, self.server_keys
         );
         yaml.push_str(&self.more);
         yaml.push_str("providers:\n");
@@ -139,9 +173,14 @@ impl Setup {
                 "managed" => ", secret_env: LANEGATE_TEST_KEY",
                 _ => "",
             };
+            let (scheme, more) = (self.scheme, &self.provider_keys);
+            let address = match self.host {
+                Some(host) => format!("{host}:{}", origin.port()),
+                None => origin.to_string(),
+            };
             yaml.push_str(&format!(
-                "  - {{ name: {name}-origin, dialect: {name}, base_url: \"http://{origin}\", \
-                 auth: {}{secret}, default: true }}\n",
+                "  - {{ name: {name}-origin, dialect: {name}, base_url: \"{scheme}://{address}\", \
+                 auth: {}{secret}, default: true{more} }}\n",
                 self.auth
             ));
         }

@@ -5,10 +5,13 @@
 //! clean end, a cut, a reset and silence are four different things here, because telling them apart
 //! is what most of these tests are about.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
+
+use rustls::{Connection, HandshakeKind};
 
 /// How long any single wait may last before the test says that the peer hangs. Chosen: far above
 /// what a loaded machine needs, and the limit for one torture row.
@@ -19,7 +22,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) enum Stop {
     /// The peer closed its sending side between two messages.
     Fin,
-    /// The peer closed its sending side inside a message.
+    /// The peer closed its sending side inside a message, or inside TLS without saying so.
     Torn,
     /// The connection was reset.
     Reset,
@@ -220,10 +223,11 @@ fn malformed(what: &str, bytes: &[u8]) -> Stop {
     Stop::Malformed(format!("{what}: {}", shown(bytes)))
 }
 
-/// One connection, read message by message.
+/// One connection, encrypted or not, read message by message.
 #[derive(Debug)]
 pub(crate) struct Wire {
     stream: TcpStream,
+    session: Option<Box<RefCell<Connection>>>,
     buffered: Vec<u8>,
 }
 
@@ -234,20 +238,82 @@ impl Wire {
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         Self {
             stream,
+            session: None,
             buffered: Vec::new(),
         }
+    }
+
+    /// Encrypted; the handshake is part of the first reading or sending.
+    pub(crate) fn encrypted(stream: TcpStream, session: Connection) -> Self {
+        let mut wire = Self::new(stream);
+        wire.session = Some(Box::new(RefCell::new(session)));
+        wire
     }
 
     pub(crate) fn stream(&self) -> &TcpStream {
         &self.stream
     }
 
+    /// Whether the session went on from an earlier one; only after a reading.
+    pub(crate) fn was_resumed(&self) -> bool {
+        let session = self.session.as_ref().unwrap().borrow();
+        session.handshake_kind() == Some(HandshakeKind::Resumed)
+    }
+
+    /// Sends what is for the session and not for its reader: new keys (RFC 8446 §4.6.3).
+    pub(crate) fn renew_keys(&self) {
+        let session = self.session.as_ref().unwrap();
+        session.borrow_mut().refresh_traffic_keys().unwrap();
+        self.send(&[]).unwrap();
+    }
+
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
-        (&self.stream).write_all(bytes)
+        let mut socket = &self.stream;
+        let Some(session) = &self.session else {
+            return socket.write_all(bytes);
+        };
+        let mut session = session.borrow_mut();
+        let mut rest = bytes;
+        loop {
+            while session.is_handshaking() || session.wants_write() {
+                session.complete_io(&mut socket)?;
+            }
+            if rest.is_empty() {
+                return Ok(());
+            }
+            let taken = session.writer().write(rest)?;
+            rest = &rest[taken..];
+        }
+    }
+
+    fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        let mut socket = &self.stream;
+        let Some(session) = &self.session else {
+            return socket.read(into);
+        };
+        let mut session = session.borrow_mut();
+        loop {
+            match session.reader().read(into) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            if session.is_handshaking() || session.wants_write() {
+                session.complete_io(&mut socket)?;
+                continue;
+            }
+            session.read_tls(&mut socket)?;
+            let processed = session.process_new_packets();
+            processed.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
+        }
     }
 
     /// Closes the sending side only.
     pub(crate) fn half_close(&self) {
+        if let Some(session) = &self.session {
+            session.borrow_mut().send_close_notify();
+            // The peer may already be gone, as below.
+            let _already_gone = self.send(&[]);
+        }
         // The peer may already have reset the connection; then there is nothing left to close.
         let _already_gone = self.stream.shutdown(Shutdown::Write);
     }
@@ -285,7 +351,7 @@ impl Wire {
 
     fn fill(&mut self) -> Result<(), Stop> {
         let mut piece = [0; 16 * 1024];
-        match self.stream.read(&mut piece) {
+        match self.receive(&mut piece) {
             Ok(0) if self.buffered.is_empty() => Err(Stop::Fin),
             Ok(0) => Err(Stop::Torn),
             Ok(n) => {
@@ -295,6 +361,7 @@ impl Wire {
             Err(e) => Err(match e.kind() {
                 ErrorKind::WouldBlock | ErrorKind::TimedOut => Stop::Silent,
                 ErrorKind::ConnectionReset | ErrorKind::BrokenPipe => Stop::Reset,
+                ErrorKind::UnexpectedEof => Stop::Torn,
                 kind => Stop::Malformed(format!("read error {kind:?}")),
             }),
         }

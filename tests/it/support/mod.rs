@@ -1,6 +1,7 @@
 //! What every scenario stands on: the gateway as a child, a scripted origin, a raw client, and the
 //! one strict reader that both ends use.
 
+pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod gateway;
 pub(crate) mod message;

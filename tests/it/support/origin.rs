@@ -9,6 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use rustls::{ServerConfig, ServerConnection};
+
 use crate::support::message::{End, Flow, Framing, Head, PATIENCE, Stop, Wire, shown};
 
 /// Bytes of a body that the record keeps; its length is always whole. Chosen: above every capture.
@@ -111,12 +113,27 @@ pub(crate) struct Origin {
 impl Origin {
     /// Runs `script` on a thread of its own for every connection; the connection ends with it.
     pub(crate) fn start(script: impl Fn(&mut Caller) + Send + Sync + 'static) -> Self {
+        Self::start_as(None, script)
+    }
+
+    /// The same inside TLS.
+    pub(crate) fn start_encrypted(
+        config: Arc<ServerConfig>,
+        script: impl Fn(&mut Caller) + Send + Sync + 'static,
+    ) -> Self {
+        Self::start_as(Some(config), script)
+    }
+
+    fn start_as(
+        tls: Option<Arc<ServerConfig>>,
+        script: impl Fn(&mut Caller) + Send + Sync + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared::default());
         let acceptor = std::thread::spawn({
             let shared = Arc::clone(&shared);
-            move || accept(&listener, &shared, &Arc::new(script))
+            move || accept(&listener, &shared, tls.as_ref(), &Arc::new(script))
         });
         Self {
             address,
@@ -127,13 +144,7 @@ impl Origin {
 
     /// An origin that answers every whole request with [`echo`].
     pub(crate) fn echoing() -> Self {
-        Self::start(|caller| {
-            while let Some(request) = caller.request() {
-                if caller.reply(&echo(&request)).is_err() {
-                    return;
-                }
-            }
-        })
+        Self::start(Caller::echo_all)
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -183,7 +194,12 @@ impl Drop for Origin {
     }
 }
 
-fn accept<S>(listener: &TcpListener, shared: &Arc<Shared>, script: &Arc<S>) -> Vec<JoinHandle<()>>
+fn accept<S>(
+    listener: &TcpListener,
+    shared: &Arc<Shared>,
+    tls: Option<&Arc<ServerConfig>>,
+    script: &Arc<S>,
+) -> Vec<JoinHandle<()>>
 where
     S: Fn(&mut Caller) + Send + Sync + 'static,
 {
@@ -202,11 +218,18 @@ where
             log.connections += 1;
             log.connections - 1
         });
+        let wire = match tls {
+            None => Wire::new(stream),
+            Some(config) => {
+                let session = ServerConnection::new(Arc::clone(config)).unwrap();
+                Wire::encrypted(stream, session.into())
+            }
+        };
         let (shared, script) = (Arc::clone(shared), Arc::clone(script));
         scripts.push(std::thread::spawn(move || {
             let mut caller = Caller {
                 connection,
-                wire: Wire::new(stream),
+                wire,
                 shared,
                 reset: false,
             };
@@ -243,6 +266,15 @@ impl Incoming {
 }
 
 impl Caller {
+    /// Answers every whole request with [`echo`].
+    pub(crate) fn echo_all(&mut self) {
+        while let Some(request) = self.request() {
+            if self.reply(&echo(&request)).is_err() {
+                return;
+            }
+        }
+    }
+
     /// The next request, whole; `None` when the gateway ended the connection instead.
     pub(crate) fn request(&mut self) -> Option<Incoming> {
         let mut incoming = self.head()?;
