@@ -5,9 +5,11 @@
 //! peer meant, everything else is a cut (RFC 8446 §6.1). Speaks HTTP/1.1 and says so (ALPN); takes
 //! and sends no early data, which could be replayed.
 //!
-//! What it costs: each byte is copied twice on its way and can never be spliced. A connection holds up
-//! to one record of either kind that arrived, and [`TLS_SEND_BYTES`](crate::limits::TLS_SEND_BYTES)
-//! that the socket did not take; an idle one holds about 4 KiB.
+//! What it costs: each byte is copied twice on its way and can never be spliced; ciphertext is read 4 KiB
+//! at a time, as rustls does. A connection holds up to two records that arrived, and
+//! [`TLS_SEND_BYTES`](crate::limits::TLS_SEND_BYTES) that the socket did not take. An idle one costs
+//! 19 KiB where a plain one costs 7 KiB (2,000 client connections on io_uring, each after an exchange of
+//! 256 KiB; resident memory, unoptimised build).
 
 mod client;
 mod pem;
