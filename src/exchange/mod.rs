@@ -220,7 +220,9 @@ async fn opened(core: &Core, socket: TcpStream) -> Option<Stream> {
     let Some(acceptor) = &core.tls else {
         return Some(Stream::Plain(socket));
     };
-    match race(acceptor.accept(socket), sleep(core.settings.handshake)).await {
+    // On the heap, or its state would be part of every connection's.
+    let shaking = Box::pin(acceptor.accept(socket));
+    match race(shaking, sleep(core.settings.handshake)).await {
         Either::First(Ok(stream)) => Some(Stream::Tls(Box::new(stream))),
         Either::First(Err(_)) | Either::Second(()) => None,
     }
