@@ -257,11 +257,7 @@ impl Input {
             let kept = (capacity >= WIDE_BLOCK_BYTES && held < WIDE_BLOCK_BYTES)
                 .then(|| self.pool.wide())
                 .flatten();
-            let mut wider = kept.unwrap_or_else(|| self.pool.at_least(target));
-            if let (Some(to), Some(old)) = (wider.get_mut(..held), &self.block) {
-                to.copy_from_slice(old);
-            }
-            self.block = Some(wider);
+            self.move_into(kept.unwrap_or_else(|| self.pool.at_least(target)));
         } else if self.end == held {
             if let Some(block) = &mut self.block {
                 block.copy_within(self.start..self.end, 0);
@@ -279,15 +275,7 @@ impl Input {
     /// Moves what is unread out of a block that was reserved for, into one of ordinary size.
     pub fn shrink(&mut self) {
         if self.block.as_ref().is_some_and(|block| block.reserved) {
-            let mut block = self.pool.at_least(self.len());
-            let held = self.bytes();
-            let count = held.len();
-            if let Some(room) = block.get_mut(..count) {
-                room.copy_from_slice(held);
-            }
-            self.block = Some(block);
-            self.start = 0;
-            self.end = count;
+            self.move_into(self.pool.at_least(self.len()));
         }
     }
 
@@ -300,7 +288,11 @@ impl Input {
         {
             return;
         }
-        let mut block = self.pool.reserved(bytes);
+        self.move_into(self.pool.reserved(bytes));
+    }
+
+    /// Goes on in `block`, which has room for what is unread.
+    fn move_into(&mut self, mut block: Block) {
         let held = self.bytes();
         let count = held.len();
         if let Some(room) = block.get_mut(..count) {

@@ -19,9 +19,9 @@ use crate::http1::head::{Version, field};
 use crate::http1::hop::ConnectionOptions;
 use crate::lane::{
     Body, Framing, Outgoing, ReceiveError, Receiver, RelayError, SendError, Sender, Source,
-    TrailerFields, write_all,
+    TrailerFields, first_acknowledgement, write_all,
 };
-use crate::limits::{ACKNOWLEDGED_LOOK_MS, ATTEMPTS, INTERIM_RESPONSES};
+use crate::limits::{ATTEMPTS, INTERIM_RESPONSES};
 use crate::runtime::{Either, Timer, race, sleep};
 use crate::tls::Stream;
 use crate::upstream::{ConnectError, Connection, Pool};
@@ -29,9 +29,6 @@ use crate::upstream::{ConnectError, Connection, Pool};
 /// Longest wait for the answer of a provider that ended its receiving direction: the answer was on
 /// its way before the end was.
 const ANSWER_AFTER_CUT: Duration = Duration::from_secs(1);
-
-/// Longest pause between two looks at the acknowledgement counter.
-const LOOK_MAX: Duration = Duration::from_millis(64);
 
 /// How an attempt ended.
 enum End {
@@ -344,11 +341,7 @@ async fn acknowledged(connection: &Connection, kept: bool) {
     if !kept {
         return pending().await;
     }
-    let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
-    while !connection.acknowledged() {
-        sleep(pause).await;
-        pause = (pause * 2).min(LOOK_MAX);
-    }
+    first_acknowledgement(|| connection.acknowledged()).await;
 }
 
 /// Waits until the client has left. Bytes that it sends meanwhile are the next request: they are

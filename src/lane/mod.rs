@@ -17,5 +17,5 @@ pub use body::{Body, BodyError};
 pub use choose::{Asks, Decline, Lane, choose};
 pub use flight::write_all;
 pub use inspect::{Inspection, Rigour};
-pub use request::{SendError, Sender, Source};
+pub use request::{SendError, Sender, Source, first_acknowledgement};
 pub use response::{Framing, Outgoing, ReceiveError, Receiver, RelayError, TrailerFields};

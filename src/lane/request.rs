@@ -274,15 +274,22 @@ fn client_end(error: io::Error) -> SendError {
 /// Waits for the first acknowledgement: one round trip, once, only on a reused connection and only
 /// for a body that is longer than its first piece.
 async fn wait_acknowledged(acknowledged: impl Fn() -> bool) -> Result<(), SendError> {
-    let look = async {
-        let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
-        while !acknowledged() {
-            sleep(pause).await;
-            pause = (pause * 2).min(ACKNOWLEDGED_LOOK_MAX);
-        }
-    };
-    match race(look, sleep(ACKNOWLEDGED_WAIT)).await {
+    match race(
+        first_acknowledgement(acknowledged),
+        sleep(ACKNOWLEDGED_WAIT),
+    )
+    .await
+    {
         Either::First(()) => Ok(()),
         Either::Second(()) => Err(SendError::Upstream(io::ErrorKind::TimedOut.into())),
+    }
+}
+
+/// Looks at the acknowledgement counter, less and less often, until it moved.
+pub async fn first_acknowledgement(acknowledged: impl Fn() -> bool) {
+    let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
+    while !acknowledged() {
+        sleep(pause).await;
+        pause = (pause * 2).min(ACKNOWLEDGED_LOOK_MAX);
     }
 }
