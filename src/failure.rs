@@ -9,6 +9,7 @@ use crate::dialect::Family;
 use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
 use crate::json::Broken;
 use crate::lane::BodyError;
+use crate::observe::EndReason;
 use crate::peek::TopKey;
 use crate::upstream::ConnectError;
 
@@ -55,8 +56,12 @@ pub enum Failure {
     NoRoute,
     /// No provider of this family is configured as its default.
     NoProvider,
-    /// The head or the body did not arrive in time.
-    RequestTimeout,
+    /// The head did not arrive in time.
+    HeadTimeout,
+    /// Nothing more came of the body, before a provider waited for it.
+    BodyTimeout,
+    /// Too little came of the body while a provider waited for it.
+    BodyTooSlow,
     /// No connection to the provider came about.
     Connect(ConnectError),
     /// The provider ended the connection without a response.
@@ -99,7 +104,7 @@ impl Failure {
             Self::Expectation => 417,
             Self::BodyTooLong => 413,
             Self::NoRoute | Self::NoProvider | Self::UnknownModel => 404,
-            Self::RequestTimeout => 408,
+            Self::HeadTimeout | Self::BodyTimeout | Self::BodyTooSlow => 408,
             Self::Connect(ConnectError::Exhausted) | Self::MemoryExhausted => 503,
             Self::Connect(
                 ConnectError::TimedOut | ConnectError::Unresolved | ConnectError::HandshakeTimedOut,
@@ -145,7 +150,7 @@ impl Failure {
             Self::MemoryExhausted => "memory_exhausted",
             Self::NoRoute => "no_route",
             Self::NoProvider => "no_provider",
-            Self::RequestTimeout => "request_timeout",
+            Self::HeadTimeout | Self::BodyTimeout | Self::BodyTooSlow => "request_timeout",
             Self::Connect(ConnectError::Refused) => "upstream_refused",
             Self::Connect(ConnectError::TimedOut) => "upstream_connect_timeout",
             Self::Connect(ConnectError::Unresolved) => "upstream_unresolved",
@@ -198,7 +203,9 @@ impl Failure {
             }
             Self::NoRoute => "no API answers on this path".into(),
             Self::NoProvider => "no default provider is configured for this API".into(),
-            Self::RequestTimeout => "the request did not arrive in time".into(),
+            Self::HeadTimeout => "the request head did not arrive in time".into(),
+            Self::BodyTimeout => "the request body stopped arriving".into(),
+            Self::BodyTooSlow => "the request body arrived too slowly".into(),
             Self::Connect(error) => error.to_string().into(),
             Self::UpstreamClosed => "the provider ended the connection without a response".into(),
             Self::UpstreamMalformed => "the provider's response is not valid HTTP/1.1".into(),
@@ -222,6 +229,34 @@ impl Failure {
             (503, Family::OpenAi) => "server_error",
             (500, _) => "api_error",
             _ => "invalid_request_error",
+        }
+    }
+
+    /// Why its exchange ended, in records.
+    #[must_use]
+    pub fn end_reason(self) -> EndReason {
+        match self {
+            Self::HeadTimeout => EndReason::HeadTimeout,
+            Self::BodyTimeout => EndReason::ClientIdleTimeout,
+            Self::BodyTooSlow => EndReason::RequestProgressTimeout,
+            Self::MemoryExhausted => EndReason::ReservationTimeout,
+            Self::Connect(error) => match error {
+                ConnectError::Unresolved | ConnectError::TimedOut => EndReason::ConnectTimeout,
+                ConnectError::HandshakeTimedOut => EndReason::HandshakeTimeout,
+                ConnectError::Refused | ConnectError::Exhausted => EndReason::UpstreamUnreachable,
+                ConnectError::CertificateExpired
+                | ConnectError::CertificateName
+                | ConnectError::CertificateIssuer
+                | ConnectError::Tls => EndReason::UpstreamTls,
+            },
+            Self::FirstByteTimeout => EndReason::FirstByteTimeout,
+            Self::UpstreamStalled => EndReason::UpstreamWriteTimeout,
+            Self::UpstreamClosed => EndReason::UpstreamClosed,
+            Self::UpstreamMalformed | Self::UpstreamInterim | Self::UpstreamSwitched => {
+                EndReason::UpstreamMalformed
+            }
+            Self::Internal => EndReason::Internal,
+            _ => EndReason::Rejected,
         }
     }
 

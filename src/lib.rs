@@ -17,6 +17,7 @@ pub mod route;
 pub mod tls;
 pub mod upstream;
 pub mod lane;
+pub mod observe;
 pub mod failure;
 pub mod local;
 pub mod config;

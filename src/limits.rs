@@ -85,6 +85,32 @@ pub const TLS_READS: u32 = 16;
 /// Sessions of one provider that may be resumed (per provider); servers send two a handshake.
 pub const TLS_TICKETS: usize = 8;
 
+/// Records of exchanges that wait for the log thread, all cores together (about 2 MiB): 0.2 s of 40,000
+/// requests a second; the thread looks every [`LOG_LOOK_MS`].
+pub const RECORDS_QUEUED: usize = 8 * 1024;
+
+/// Interval at which the log thread looks at an empty queue, milliseconds.
+pub const LOG_LOOK_MS: u64 = 20;
+
+/// Records whose lines are written in one piece.
+pub const LOG_BATCH_RECORDS: usize = 1024;
+
+/// Pieces of log that wait for the writer, up to about 400 KiB each.
+pub const LOG_BATCHES: usize = 32;
+
+/// Longest wait at the end for a reader of the log, milliseconds.
+pub const LOG_FLUSH_MS: u64 = 1000;
+
+/// Records that can be asked for by request id.
+pub const EXPLAINED_RECORDS: usize = 4096;
+
+/// Body bytes that must come within `timeouts.request_progress` while a provider waits for them. At
+/// the default of 10 s that is 13 kbit/s, less than any network that carries an agent.
+pub const REQUEST_PROGRESS_BYTES: u64 = 16 * 1024;
+
+/// Interval at which a client is looked at while its request waits for something else, milliseconds.
+pub const CLIENT_LOOK_MS: u64 = 100;
+
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
 const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
 const _: () =

@@ -149,7 +149,7 @@ fn counted(exchange: impl Fn()) -> u64 {
 fn start(driver: Driver, provider: SocketAddr, models: &str) -> SocketAddr {
     let comma = if models.is_empty() { "" } else { ", " };
     let yaml = format!(
-        "server: {{ listen: [\"127.0.0.1:0\"] }}\nproviders:\n  - {{ name: a, dialect: openai, \
+        "server: {{ listen: [\"127.0.0.1:0\"] }}\nlog: {{ access: none }}\nproviders:\n  - {{ name: a, dialect: openai, \
          base_url: \"http://{provider}\", auth: none{comma}{models} }}\n"
     );
     let mut config = config::parse(&yaml, &|_| None).unwrap();

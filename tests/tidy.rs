@@ -27,7 +27,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("upstream", 3, &["tls"]),
     ("lane", 3, &["tls"]),
     ("ledger", 3, &[]),
-    ("observe", 3, &[]),
+    ("observe", 3, &["lane"]),
     ("failure", 4, &[]),
     ("config", 5, &[]),
     ("local", 5, &[]),

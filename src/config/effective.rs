@@ -13,6 +13,7 @@ use crate::config::{
     Authentication, Config, Driver, HalfClose, Limits, Provider, SecretFrom, Server, Timeouts,
     Workers,
 };
+use crate::observe::AccessLog;
 
 pub(super) fn yaml(config: &Config) -> String {
     let mut out = String::new();
@@ -30,6 +31,7 @@ fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     writeln!(out, "authentication: {authentication}")?;
     write_limits(out, config.limits)?;
     write_timeouts(out, config.timeouts)?;
+    writeln!(out, "log:\n  access: {}", access(config.log.access))?;
     writeln!(out, "providers:")?;
     config
         .providers
@@ -88,6 +90,14 @@ fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
     writeln!(out, "  connections: {}", limits.connections)
 }
 
+const fn access(log: AccessLog) -> &'static str {
+    match log {
+        AccessLog::Stdout => "stdout",
+        AccessLog::Stderr => "stderr",
+        AccessLog::None => "none",
+    }
+}
+
 fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
     writeln!(out, "timeouts:")?;
     for (key, wait) in [
@@ -95,6 +105,8 @@ fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
         ("handshake", timeouts.handshake),
         ("head", timeouts.head),
         ("idle", timeouts.idle),
+        ("request_progress", timeouts.request_progress),
+        ("client_write", timeouts.client_write),
         ("first_byte", timeouts.first_byte),
         ("keepalive", timeouts.keepalive),
         ("drain", timeouts.drain),
@@ -166,6 +178,8 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
         ("handshake", provider.timeouts.handshake),
         ("first_byte", provider.timeouts.first_byte),
         ("idle", provider.timeouts.idle),
+        ("request_progress", provider.timeouts.request_progress),
+        ("client_write", provider.timeouts.client_write),
     ] {
         writeln!(out, "      {key}: {}", show_duration(wait))?;
     }

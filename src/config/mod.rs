@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::auth::ProviderAuth;
+use crate::observe::AccessLog;
 use crate::tls::{Acceptor, Client};
 
 mod base_url;
@@ -48,6 +49,8 @@ pub struct Config {
     pub limits: Limits,
     /// Bounds on waiting.
     pub timeouts: Timeouts,
+    /// Where records go.
+    pub log: Log,
     /// In the order of the file, disabled ones included; at least one is enabled.
     pub providers: Vec<Provider>,
 }
@@ -131,6 +134,13 @@ pub enum Authentication {
     None,
 }
 
+/// Where records go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// The access log: one JSON object a line for each exchange. Default standard output.
+    pub access: AccessLog,
+}
+
 /// Bounds on waiting, each 1 ms to 24 h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
@@ -143,9 +153,17 @@ pub struct Timeouts {
     /// From the first byte of a request head to its last. Default 30 s: a head is one packet or
     /// two; a slower one holds a connection on purpose.
     pub head: Duration,
-    /// Between two reads or writes of a body that has begun, either side. Default 5 min: reasoning
-    /// models pause for minutes where the provider sends no pings.
+    /// Between two reads of a response that has begun, between two writes of a request, and between
+    /// two reads of a request body that no provider waits for yet. Default 5 min: reasoning models
+    /// pause for minutes where the provider sends no pings.
     pub idle: Duration,
+    /// For each further 16 KiB of a request body, or its rest, while a provider or memory waits for it;
+    /// time in which the gateway waits for the provider does not count. Default 10 s: 13 kbit/s, less
+    /// than any network that carries an agent.
+    pub request_progress: Duration,
+    /// Between two writes of a response to a client that takes nothing. Default 5 min: an agent's
+    /// process may be stopped for a while, and it holds one block only.
+    pub client_write: Duration,
     /// From the request sent to the first byte of the response. Default 10 min: the limit at which
     /// the official SDKs give up on a whole request, so the caller decides first.
     pub first_byte: Duration,
@@ -171,6 +189,8 @@ impl Default for Timeouts {
             handshake: Duration::from_secs(5),
             head: Duration::from_secs(30),
             idle: Duration::from_secs(5 * 60),
+            request_progress: Duration::from_secs(10),
+            client_write: Duration::from_secs(5 * 60),
             first_byte: Duration::from_secs(10 * 60),
             keepalive: Duration::from_secs(75),
             drain: Duration::from_secs(15 * 60),
@@ -261,6 +281,10 @@ pub struct ProviderTimeouts {
     pub first_byte: Duration,
     /// See [`Timeouts::idle`].
     pub idle: Duration,
+    /// See [`Timeouts::request_progress`].
+    pub request_progress: Duration,
+    /// See [`Timeouts::client_write`].
+    pub client_write: Duration,
 }
 
 impl From<Timeouts> for ProviderTimeouts {
@@ -270,6 +294,8 @@ impl From<Timeouts> for ProviderTimeouts {
             handshake: all.handshake,
             first_byte: all.first_byte,
             idle: all.idle,
+            request_progress: all.request_progress,
+            client_write: all.client_write,
         }
     }
 }
@@ -368,6 +394,7 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         authentication: Authentication::None,
         limits: Limits::default(),
         timeouts,
+        log: Log::default(),
         providers: vec![
             provider(ProviderDialect::OpenAi),
             provider(ProviderDialect::Anthropic),

@@ -163,6 +163,8 @@ fn own_timeouts(reader: &mut Reader, section: &Section<'_>, all: Timeouts) -> Pr
         handshake: wait("handshake", all.handshake),
         first_byte: wait("first_byte", all.first_byte),
         idle: wait("idle", all.idle),
+        request_progress: wait("request_progress", all.request_progress),
+        client_write: wait("client_write", all.client_write),
     }
 }
 

@@ -11,10 +11,12 @@ use crate::config::limits;
 use crate::config::provider;
 use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
-use crate::config::schema::{LIMITS, ROOT, SERVER, SERVER_TLS, TIMEOUTS};
+use crate::config::schema::{LIMITS, LOG, ROOT, SERVER, SERVER_TLS, TIMEOUTS};
 use crate::config::{
-    Authentication, Config, ConfigError, Driver, HalfClose, Server, ServerTls, Timeouts, Workers,
+    Authentication, Config, ConfigError, Driver, HalfClose, Log, Server, ServerTls, Timeouts,
+    Workers,
 };
+use crate::observe::AccessLog;
 use crate::tls::{Acceptor, PemError};
 
 /// Addresses to listen on. Chosen: each costs one socket per worker.
@@ -55,6 +57,8 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let limits = limits::read(&mut reader, &section);
     let section = reader.subsection(&root, "timeouts", &TIMEOUTS);
     let timeouts = timeouts(&mut reader, &section);
+    let section = reader.subsection(&root, "log", &LOG);
+    let log = log(&mut reader, &section);
     let providers = provider::all(&mut reader, &root, timeouts, sources);
     match ConfigError::from_failures(reader.failures) {
         Some(error) => Err(error),
@@ -63,6 +67,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
             authentication,
             limits,
             timeouts,
+            log,
             providers,
         }),
     }
@@ -202,6 +207,18 @@ fn authentication(
     Authentication::None
 }
 
+fn log(reader: &mut Reader, section: &Section<'_>) -> Log {
+    let places = [
+        ("stdout", AccessLog::Stdout),
+        ("stderr", AccessLog::Stderr),
+        ("none", AccessLog::None),
+    ];
+    let access = reader.take(section, "access", read::word(&places));
+    Log {
+        access: access.unwrap_or_default(),
+    }
+}
+
 fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
     let default = Timeouts::default();
     let mut wait = |key, default| {
@@ -214,6 +231,8 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
         handshake: wait("handshake", default.handshake),
         head: wait("head", default.head),
         idle: wait("idle", default.idle),
+        request_progress: wait("request_progress", default.request_progress),
+        client_write: wait("client_write", default.client_write),
         first_byte: wait("first_byte", default.first_byte),
         keepalive: wait("keepalive", default.keepalive),
         drain: wait("drain", default.drain),

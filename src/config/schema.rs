@@ -18,6 +18,7 @@ pub(super) const ROOT: Keys = Keys {
         "authentication",
         "limits",
         "timeouts",
+        "log",
         "providers",
     ],
     later: &[
@@ -25,7 +26,6 @@ pub(super) const ROOT: Keys = Keys {
         "clients",
         "faces",
         "identity",
-        "log",
         "plugins",
         "prompt_sources",
         "store",
@@ -61,6 +61,8 @@ pub(super) const TIMEOUTS: Keys = Keys {
         "handshake",
         "head",
         "idle",
+        "request_progress",
+        "client_write",
         "first_byte",
         "keepalive",
         "drain",
@@ -101,7 +103,19 @@ pub(super) const PROVIDER: Keys = Keys {
 };
 
 pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
-    known: &["connect", "handshake", "first_byte", "idle"],
+    known: &[
+        "connect",
+        "handshake",
+        "first_byte",
+        "idle",
+        "request_progress",
+        "client_write",
+    ],
+    later: &[],
+};
+
+pub(super) const LOG: Keys = Keys {
+    known: &["access"],
     later: &[],
 };
 
@@ -119,6 +133,7 @@ pub fn key_paths() -> Vec<String> {
         ("server.tls.", &SERVER_TLS),
         ("limits.", &LIMITS),
         ("timeouts.", &TIMEOUTS),
+        ("log.", &LOG),
         ("providers[].", &PROVIDER),
         ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
         ("providers[].models[].", &MODEL),

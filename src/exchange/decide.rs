@@ -4,8 +4,8 @@
 
 use crate::buf::{Grower, Reservation};
 use crate::dialect::{Dialect, Family};
+use crate::exchange::Core;
 use crate::exchange::reject::Rejection;
-use crate::exchange::{Core, RequestId};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
 use crate::http1::head::{RequestHead, Version, field, values};
@@ -14,6 +14,7 @@ use crate::http1::host::host;
 use crate::http1::target::{Target, has_dot_segments, parse_target};
 use crate::lane::{Asks, Body, Inspection, Lane, Rigour, choose};
 use crate::local::Answer;
+use crate::observe::RequestId;
 use crate::peek::Demand;
 use crate::route::{Routed, guess_family, match_path};
 
@@ -38,6 +39,8 @@ pub(super) enum Decision {
 pub(super) struct Asked {
     pub(super) id: RequestId,
     pub(super) family: Family,
+    /// The dialect, on a path that has one.
+    pub(super) dialect: Option<Dialect>,
     pub(super) chunked: bool,
     pub(super) expects_continue: bool,
     pub(super) version: Version,
@@ -165,6 +168,7 @@ fn judge(
         asked: Asked {
             id,
             family: matched.family,
+            dialect: content.dialect,
             chunked: length == BodyLength::Chunked,
             expects_continue: expects_continue && head.version == Version::Http11,
             version: head.version,

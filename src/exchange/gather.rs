@@ -7,13 +7,15 @@
 use std::io;
 use std::time::Duration;
 
+use crate::buf::Ask;
 use crate::clock;
 use crate::exchange::decide::Forward;
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::framing::BodyLength;
-use crate::lane::write_all;
-use crate::limits::{BLOCK_BYTES, RESERVE_ABOVE_BYTES, WIDE_BLOCK_BYTES};
+use crate::lane::{Progress, write_all};
+use crate::limits::{BLOCK_BYTES, CLIENT_LOOK_MS, RESERVE_ABOVE_BYTES, WIDE_BLOCK_BYTES};
+use crate::observe::EndReason;
 use crate::runtime::{sleep, turn};
 
 /// Reads after which everything else on the core has a turn: about 1 ms of scanning.
@@ -21,6 +23,9 @@ const BURST: u32 = 16;
 
 /// Pause between two looks at a short budget.
 const BUDGET_LOOK: Duration = Duration::from_millis(5);
+
+/// Pause between two looks at a client who waits for memory.
+const CLIENT_LOOK: Duration = Duration::from_millis(CLIENT_LOOK_MS);
 
 /// Why a body was not gathered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +49,10 @@ pub(super) async fn gather(
         written.map_err(|_| GatherEnd::ClientGone)?;
     }
     let mut reads = 0_u32;
+    let mut progress = Progress::new(core.settings.request_progress);
     while !may_start(core, forward) {
         let capacity = hold(core, client, forward).await?;
-        read_more(client, forward, capacity).await?;
+        read_more(client, forward, (capacity, &mut progress)).await?;
         reads = reads.wrapping_add(1);
         if reads.is_multiple_of(BURST) {
             turn().await;
@@ -103,43 +109,53 @@ async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result
         BodyLength::Known(length) => length.saturating_add(window as u64),
         _ => held.max(window as u64).saturating_mul(2),
     };
-    reserve(core, forward, wanted.min(most).saturating_sub(held)).await?;
+    let more = wanted.min(most).saturating_sub(held);
+    reserve(core, client, forward, more).await?;
     let bytes = usize::try_from(wanted.min(most)).unwrap_or(usize::MAX);
     client.input.reserve(bytes);
     Ok(bytes)
 }
 
-/// Waits for memory, first come first served and within `timeouts.reservation`. A body of unknown
-/// length grows by asking again, one such body at a time.
-async fn reserve(core: &Core, forward: &mut Forward, bytes: u64) -> Result<(), GatherEnd> {
+/// Waits for memory, first come first served and within `timeouts.reservation`, while the client is
+/// there. A body of unknown length grows by asking again, one such body at a time.
+async fn reserve(
+    core: &Core,
+    client: &Client,
+    forward: &mut Forward,
+    bytes: u64,
+) -> Result<(), GatherEnd> {
     let exhausted = GatherEnd::Failed(Failure::MemoryExhausted);
+    let mut ask = None;
     let deadline = clock::now() + core.settings.reservation;
-    if forward.asked.chunked && forward.grower.is_none() {
-        loop {
+    let mut next_look = clock::now() + CLIENT_LOOK;
+    loop {
+        if forward.asked.chunked && forward.grower.is_none() {
             forward.grower = core.budget.grower();
-            if forward.grower.is_some() {
-                break;
-            }
-            if clock::now() >= deadline {
+        }
+        // Who may not grow yet must not stand in the way of who may.
+        let may_ask = !forward.asked.chunked || forward.grower.is_some();
+        if may_ask && ask.is_none() {
+            ask = Some(core.budget.ask(bytes)).filter(Ask::is_possible);
+            if ask.is_none() {
                 return Err(exhausted);
             }
-            sleep(BUDGET_LOOK).await;
         }
-    }
-    let mut ask = core.budget.ask(bytes);
-    if !ask.is_possible() {
-        return Err(exhausted);
-    }
-    loop {
-        if let Some(reservation) = ask.granted() {
+        if let Some(reservation) = ask.as_mut().and_then(Ask::granted) {
             match &mut forward.reservation {
                 Some(held) => held.merge(reservation),
                 none => *none = Some(reservation),
             }
             return Ok(());
         }
-        if clock::now() >= deadline {
+        let now = clock::now();
+        if now >= deadline {
             return Err(exhausted);
+        }
+        if now >= next_look {
+            if core.settings.watched(&client.stream).has_left() {
+                return Err(GatherEnd::ClientGone);
+            }
+            next_look = now + CLIENT_LOOK;
         }
         sleep(BUDGET_LOOK).await;
     }
@@ -149,7 +165,7 @@ async fn reserve(core: &Core, forward: &mut Forward, bytes: u64) -> Result<(), G
 async fn read_more(
     client: &mut Client,
     forward: &mut Forward,
-    capacity: usize,
+    (capacity, progress): (usize, &mut Progress),
 ) -> Result<(), GatherEnd> {
     let Some(room) = client.input.room(capacity) else {
         // The bounds of holding and of starting do not meet.
@@ -163,21 +179,29 @@ async fn read_more(
         Ok(0) => Err(GatherEnd::ClientGone),
         Ok(count) => {
             client.input.filled(count);
+            progress.received(count);
             absorb(client, forward)
         }
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             if client.input.is_empty() {
                 client.input.release();
             }
-            client.stream.readable().await.map_err(client_end)
+            if forward.reservation.is_some() {
+                // Memory that others wait for is lent to those who use it.
+                let readable = progress.readable(&client.stream).await;
+                readable.map_err(|error| client_end(error, Failure::BodyTooSlow))
+            } else {
+                let readable = client.stream.readable().await;
+                readable.map_err(|error| client_end(error, Failure::BodyTimeout))
+            }
         }
         Err(_) => Err(GatherEnd::ClientGone),
     }
 }
 
-fn client_end(error: io::Error) -> GatherEnd {
+fn client_end(error: io::Error, late: Failure) -> GatherEnd {
     match error.kind() {
-        io::ErrorKind::TimedOut => GatherEnd::Failed(Failure::RequestTimeout),
+        io::ErrorKind::TimedOut => GatherEnd::Failed(late),
         _ => GatherEnd::ClientGone,
     }
 }
@@ -188,13 +212,18 @@ fn absorb(client: &mut Client, forward: &mut Forward) -> Result<(), GatherEnd> {
 }
 
 /// Ends an exchange whose body did not arrive as promised.
-pub(super) async fn ended(client: &Client, forward: &Forward, end: GatherEnd) -> Next {
+pub(super) async fn ended(client: &mut Client, forward: &Forward, end: GatherEnd) -> Next {
+    client.record.request_bytes = forward.body.received();
     match end {
         // Nothing went upstream, and nobody is left to tell.
-        GatherEnd::ClientGone => Next::Cut,
+        GatherEnd::ClientGone => {
+            client.record.end = EndReason::ClientClosed;
+            Next::Cut
+        }
         GatherEnd::Failed(failure) => {
             let rejection = forward.asked.rejection(failure, true);
-            rejection.send(&client.stream, true).await
+            let record = &mut client.record;
+            rejection.send(&client.stream, true, record).await
         }
     }
 }

@@ -45,7 +45,7 @@ async fn wait_head(core: &Core, client: &mut Client, first: bool, timer: &mut Ti
     timer.set(Some(clock::now() + core.settings.head_timeout));
     match race(read_head(core, client), timer.expired()).await {
         Either::First(arrival) => arrival,
-        Either::Second(()) if first => Arrival::Failed(Failure::RequestTimeout),
+        Either::Second(()) if first => Arrival::Failed(Failure::HeadTimeout),
         // A few bytes behind a request that was answered are no question: an answer to them could
         // be taken for the answer to the next one.
         Either::Second(()) => Arrival::Closed,

@@ -10,10 +10,10 @@ mod intake;
 mod linger;
 mod plan;
 mod reject;
+mod respond;
 mod rewrite;
 
 use std::cell::Cell;
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -28,6 +28,8 @@ use crate::exchange::intake::Arrival;
 use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::head::{HeadLimits, RequestHead};
+use crate::lane::Watched;
+use crate::observe::{EndReason, Observer, Record, RequestIds};
 use crate::route::{Table, guess_family};
 use crate::runtime::{Either, Stop, TcpStream, Timer, race, sleep, turn};
 use crate::tls::{Acceptor, Stream};
@@ -63,12 +65,26 @@ pub struct Settings {
     pub head_timeout: Duration,
     /// An idle client connection is kept for this long.
     pub keepalive: Duration,
-    /// Longest wait for the next bytes of a body, or for a peer to take some.
+    /// Longest wait for the next bytes of a body that no provider waits for yet.
     pub idle: Duration,
+    /// Longest wait for [`crate::limits::REQUEST_PROGRESS_BYTES`] of a body that is held.
+    pub request_progress: Duration,
+    /// Longest wait for a client to take bytes.
+    pub client_write: Duration,
     /// Longest wait for memory to hold a body.
     pub reservation: Duration,
     /// How long what a client still sends after an early answer is read.
     pub linger: Duration,
+}
+
+impl Settings {
+    /// The client as it is watched while its request waits for something else.
+    fn watched<'a>(&self, client: &'a Stream) -> Watched<'a> {
+        Watched {
+            client,
+            half_close: self.half_close == HalfClose::Cancel,
+        }
+    }
 }
 
 /// What the exchanges of one core share.
@@ -90,50 +106,12 @@ pub struct Core {
     pub stop: Stop,
     /// Request ids of this core.
     pub ids: RequestIds,
+    /// Where the records of exchanges go.
+    pub observer: Observer,
     /// Open client connections.
     pub connections: Cell<usize>,
     /// Exchanges that panicked.
     pub panics: Cell<u64>,
-}
-
-/// Makes request ids: `req_`, 16 hexadecimal digits of this core's start, 8 or more that count.
-#[derive(Debug)]
-pub struct RequestIds {
-    seed: u64,
-    next: Cell<u64>,
-}
-
-impl RequestIds {
-    /// Ids that begin with `seed`, a number that differs from core to core and start to start.
-    #[must_use]
-    pub fn new(seed: u64) -> Self {
-        Self {
-            seed,
-            next: Cell::new(0),
-        }
-    }
-
-    fn next(&self) -> RequestId {
-        let count = self.next.get();
-        self.next.set(count.wrapping_add(1));
-        RequestId {
-            seed: self.seed,
-            count,
-        }
-    }
-}
-
-/// The id of one exchange, in its response head and in every record of it.
-#[derive(Clone, Copy, Debug)]
-struct RequestId {
-    seed: u64,
-    count: u64,
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "req_{:016x}{:08x}", self.seed, self.count)
-    }
 }
 
 /// A client's connection between and during exchanges.
@@ -149,6 +127,8 @@ struct Client {
     timer: Option<Timer>,
     /// Whether a response of the present exchange may have begun.
     answering: Cell<bool>,
+    /// What is known of the present exchange.
+    record: Record,
 }
 
 /// What becomes of the client's connection after an exchange.
@@ -179,6 +159,7 @@ pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
         head_text: Vec::new(),
         timer: None,
         answering: Cell::new(false),
+        record: Record::begin(core.ids.next()),
     };
     let mut first = true;
     let mut pipelined = 0_u32;
@@ -189,12 +170,17 @@ pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
                     Box::pin(exchange(&core, &mut client));
                 match unwound(future).await {
                     Some(next) => next,
-                    None => after_panic(&core, &client).await,
+                    None => after_panic(&core, &mut client).await,
                 }
             }
             Arrival::Closed => return client.stream.notify_close(),
-            Arrival::Failed(failure) => refuse(&core, &client, failure).await,
+            Arrival::Failed(failure) => {
+                client.record = Record::begin(core.ids.next());
+                refuse(&mut client, failure).await
+            }
         };
+        client.record.duration = client.record.elapsed();
+        core.observer.observe(client.record.clone());
         first = false;
         match next {
             Next::KeepAlive if core.stop.is_set() => return linger::close(&core, client).await,
@@ -251,47 +237,56 @@ impl Drop for OpenConnection {
 }
 
 /// Answers bytes that did not become a request.
-async fn refuse(core: &Core, client: &Client, failure: Failure) -> Next {
-    let family = guess_family(client.input.bytes());
-    let id = core.ids.next();
-    Rejection {
+async fn refuse(client: &mut Client, failure: Failure) -> Next {
+    let rejection = Rejection {
         failure,
-        family,
-        id,
+        family: guess_family(client.input.bytes()),
+        id: client.record.id,
         close: true,
         to_head: false,
-    }
-    .send(&client.stream, true)
-    .await
+    };
+    let sent = rejection.send(&client.stream, true, &mut client.record);
+    sent.await
 }
 
 /// An exchange failed by a defect of this gateway: 500 if nothing was answered yet. What it knew of
 /// the request is gone with it, so the connection ends.
-async fn after_panic(core: &Core, client: &Client) -> Next {
+async fn after_panic(core: &Core, client: &mut Client) -> Next {
     core.panics.set(core.panics.get().saturating_add(1));
     if client.answering.get() {
+        client.record.end = EndReason::Internal;
         return Next::Reset;
     }
-    refuse(core, client, Failure::Internal).await
+    refuse(client, Failure::Internal).await
 }
 
 /// The stages of one exchange, in their order.
 async fn exchange(core: &Core, client: &mut Client) -> Next {
     let id = core.ids.next();
+    client.record = Record::begin(id);
     client.answering.set(false);
-    let idle = Some(core.settings.idle);
-    client.stream.set_patience(idle, idle);
+    let Settings {
+        idle, client_write, ..
+    } = core.settings;
+    client.stream.set_patience(Some(idle), Some(client_write));
     let text = client.input.bytes().get(..client.head.len);
     client.head_text.clear();
     client.head_text.extend_from_slice(text.unwrap_or_default());
     client.input.consume(client.head.len);
     match decide(core, &client.head, &client.head_text, id) {
-        Decision::Local(answer) => answer.send(&client.stream).await,
-        Decision::Reject { rejection, unread } => rejection.send(&client.stream, unread).await,
-        Decision::Forward(mut forward) => match gather::gather(core, client, &mut forward).await {
-            Ok(()) => attempt::forward(core, client, *forward).await,
-            Err(end) => gather::ended(client, &forward, end).await,
-        },
+        Decision::Local(answer) => answer.send(&client.stream, &mut client.record).await,
+        Decision::Reject { rejection, unread } => {
+            let record = &mut client.record;
+            rejection.send(&client.stream, unread, record).await
+        }
+        Decision::Forward(mut forward) => {
+            client.record.family = Some(forward.asked.family);
+            client.record.dialect = forward.asked.dialect;
+            match gather::gather(core, client, &mut forward).await {
+                Ok(()) => attempt::forward(core, client, *forward).await,
+                Err(end) => gather::ended(client, &forward, end).await,
+            }
+        }
     }
 }
 
@@ -326,13 +321,5 @@ mod tests {
         assert_eq!(polled(Box::pin(std::future::pending())), Poll::Pending);
         let panics = async { std::hint::black_box(Vec::<u8>::new())[0] };
         assert_eq!(polled(Box::pin(panics)), Poll::Ready(None));
-    }
-
-    #[test]
-    fn request_ids_of_one_core_differ_and_sort() {
-        let ids = RequestIds::new(0xabc);
-        let (first, second) = (ids.next().to_string(), ids.next().to_string());
-        assert_eq!(first, "req_0000000000000abc00000000");
-        assert!(first < second);
     }
 }

@@ -1,5 +1,8 @@
 //! From the facts that were gathered to a provider, a head for it and what changes in the body.
 
+use std::sync::Arc;
+
+use crate::auth::describe_auth;
 use crate::exchange::decide::Forward;
 use crate::exchange::rewrite::{RequestRewrite, request_head};
 use crate::exchange::{Client, Core};
@@ -9,6 +12,7 @@ use crate::http1::hop::ConnectionOptions;
 use crate::http1::target::{Target, parse_target};
 use crate::json::{Patch, patched_len, quote};
 use crate::lane::{Asks, Lane, choose};
+use crate::observe::Destination;
 use crate::peek::Fact;
 use crate::route::{Routed, match_path};
 use crate::upstream::{EndpointId, Pool};
@@ -21,6 +25,8 @@ pub(super) struct Planned<'a> {
     pub(super) head: Vec<u8>,
     /// The span of its body that is replaced.
     pub(super) patch: Option<Patch>,
+    /// Where it goes, for its record.
+    pub(super) to: Destination,
 }
 
 /// Routes a request whose body was gathered, and writes its head.
@@ -56,7 +62,19 @@ pub(super) fn plan<'a>(
         .pool(EndpointId::new(routed.provider.index()));
     let pool = pool.ok_or(Failure::NoProvider)?;
     let head = head(core, client, (&routed, pool), length)?;
-    Ok(Planned { pool, head, patch })
+    let provider = core.table.provider(routed.provider);
+    let provider = provider.ok_or(Failure::NoProvider)?;
+    let to = Destination {
+        provider: Arc::clone(&provider.name),
+        imposter: routed.imposter,
+        auth: describe_auth(&provider.auth, routed.imposter).as_str(),
+    };
+    Ok(Planned {
+        pool,
+        head,
+        patch,
+        to,
+    })
 }
 
 /// The route by the body's model.

@@ -1,12 +1,13 @@
 //! A failure as a response in the shape of the client's API.
 
 use crate::dialect::{ErrorText, Family, error_body};
+use crate::exchange::Next;
 use crate::exchange::intake::OWN_ANSWER;
-use crate::exchange::{Next, RequestId};
 use crate::failure::Failure;
 use crate::http1::emit;
 use crate::lane::write_all;
 use crate::local::Answer;
+use crate::observe::{EndReason, Record, RequestId};
 use crate::runtime::{Either, race, sleep};
 use crate::tls::Stream;
 
@@ -29,8 +30,14 @@ pub(super) struct Rejection {
 impl Rejection {
     /// Writes the response; a client that does not take it within [`OWN_ANSWER`] is given up.
     /// `unread` if bytes of the request may still come.
-    pub(super) async fn send(&self, to: &Stream, unread: bool) -> Next {
-        match (write_own(to, &self.render()).await, unread, self.close) {
+    /// What it says is noted in `record`.
+    pub(super) async fn send(&self, to: &Stream, unread: bool, record: &mut Record) -> Next {
+        record.family = Some(self.family);
+        record.status = self.failure.status();
+        record.error = Some(self.failure.code());
+        record.end = self.failure.end_reason();
+        let rendered = self.render();
+        match (write_own(to, &rendered, record).await, unread, self.close) {
             (false, ..) => Next::Reset,
             (true, true, _) => Next::Linger,
             (true, false, true) => Next::Close,
@@ -85,8 +92,10 @@ impl Rejection {
 
 impl Answer {
     /// Writes the answer.
-    pub(super) async fn send(&self, to: &Stream) -> Next {
-        match (write_own(to, &self.bytes).await, self.close) {
+    pub(super) async fn send(&self, to: &Stream, record: &mut Record) -> Next {
+        record.status = 200;
+        record.end = EndReason::Complete;
+        match (write_own(to, &self.bytes, record).await, self.close) {
             (false, _) => Next::Reset,
             (true, true) => Next::Close,
             (true, false) => Next::KeepAlive,
@@ -96,13 +105,22 @@ impl Answer {
 
 /// Writes a response of the gateway's own. False if it was not written whole: nothing may follow it
 /// then, because it would be read as its rest.
-async fn write_own(to: &Stream, bytes: &[u8]) -> bool {
-    let mut written = 0;
-    let writing = write_all(to, [bytes], &mut written);
-    matches!(
-        race(writing, sleep(OWN_ANSWER)).await,
-        Either::First(Ok(()))
-    )
+async fn write_own(to: &Stream, bytes: &[u8], record: &mut Record) -> bool {
+    let written = race(
+        write_all(to, [bytes], &mut record.response_bytes),
+        sleep(OWN_ANSWER),
+    );
+    match written.await {
+        Either::First(Ok(())) => true,
+        Either::First(Err(_)) => {
+            record.end = EndReason::ClientClosed;
+            false
+        }
+        Either::Second(()) => {
+            record.end = EndReason::ClientWriteTimeout;
+            false
+        }
+    }
 }
 
 /// The reason phrase of a status that the gateway itself sends (RFC 9110 §15, RFC 6585).

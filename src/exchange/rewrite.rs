@@ -4,12 +4,12 @@
 //! ones too (decision G9). A field that is written anew takes the place of the one it replaces.
 
 use crate::auth::Outgoing;
-use crate::exchange::RequestId;
 use crate::http1::emit;
 use crate::http1::framing::BodyLength;
 use crate::http1::head::{Field, RequestHead, ResponseHead};
 use crate::http1::hop::{ConnectionOptions, is_hop_by_hop};
 use crate::lane::Framing;
+use crate::observe::RequestId;
 
 /// Prefixes of fields that are between a client and this gateway only.
 const OWN_PREFIXES: [&[u8]; 2] = [b"x-lanegate-", b"x-router-"];

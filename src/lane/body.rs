@@ -156,6 +156,12 @@ impl Body {
         self.ready
     }
 
+    /// Decoded bytes that came so far.
+    #[must_use]
+    pub fn received(&self) -> u64 {
+        self.offset.saturating_add(self.ready as u64)
+    }
+
     /// How many of the ready bytes may be released: all of them once the body is complete, and
     /// until then those before the byte that closes its JSON root.
     #[must_use]

@@ -23,8 +23,18 @@ pub(super) struct Flight<'a> {
 impl Flight<'_> {
     /// Writes everything. `written` counts what the connection took, also when it fails.
     pub(super) async fn write(&self, to: &Stream, written: &mut u64) -> io::Result<()> {
+        self.write_waiting(to, written, || to.writable()).await
+    }
+
+    /// As [`Self::write`], with a wait of the caller's own for a connection that takes nothing.
+    pub(super) async fn write_waiting(
+        &self,
+        to: &Stream,
+        written: &mut u64,
+        writable: impl AsyncFn() -> io::Result<()>,
+    ) -> io::Result<()> {
         let header = self.header();
-        write_all(to, self.parts(&header), written).await
+        write_all_waiting(to, self.parts(&header), written, writable).await
     }
 
     /// Everything in one piece, for checks without sockets.
@@ -66,6 +76,15 @@ pub async fn write_all<const N: usize>(
     parts: [&[u8]; N],
     written: &mut u64,
 ) -> io::Result<()> {
+    write_all_waiting(to, parts, written, || to.writable()).await
+}
+
+async fn write_all_waiting<const N: usize>(
+    to: &Stream,
+    parts: [&[u8]; N],
+    written: &mut u64,
+    writable: impl AsyncFn() -> io::Result<()>,
+) -> io::Result<()> {
     let total: usize = parts.iter().map(|p| p.len()).sum();
     let mut done = 0_usize;
     while done < total {
@@ -75,11 +94,14 @@ pub async fn write_all<const N: usize>(
                 done += count;
                 *written += count as u64;
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => writable().await?,
             Err(error) => return Err(error),
         }
     }
-    to.flush().await
+    while !to.try_flush()? {
+        writable().await?;
+    }
+    Ok(())
 }
 
 /// `parts` without their first `done` bytes.

@@ -10,6 +10,7 @@ mod choose;
 mod flight;
 pub mod fuzzing;
 mod inspect;
+mod patience;
 mod request;
 mod response;
 
@@ -17,5 +18,6 @@ pub use body::{Body, BodyError};
 pub use choose::{Asks, Decline, Lane, choose};
 pub use flight::write_all;
 pub use inspect::{Inspection, Rigour};
-pub use request::{SendError, Sender, Source, first_acknowledgement};
+pub use patience::{Progress, Watched};
+pub use request::{SendError, Sender, Sending, Source, first_acknowledgement};
 pub use response::{Framing, Outgoing, ReceiveError, Receiver, RelayError, TrailerFields};

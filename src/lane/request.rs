@@ -5,6 +5,7 @@
 //! costs nothing but a second write. After that, and on a fresh connection from the start, body
 //! bytes are dropped as they are written.
 
+use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
@@ -12,8 +13,9 @@ use crate::buf::{Input, Reservation};
 use crate::json::Patch;
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
+use crate::lane::patience::{Looked, Progress, Watched};
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
-use crate::runtime::{Either, race, sleep, turn_after_burst};
+use crate::runtime::{sleep, turn_after_burst};
 use crate::tls::Stream;
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
@@ -31,7 +33,7 @@ const ACKNOWLEDGED_WAIT: Duration = Duration::from_secs(10);
 pub enum SendError {
     /// The client ended or reset its connection inside the body.
     ClientGone,
-    /// The client sent nothing for as long as it may.
+    /// The client sent too little for as long as it may.
     ClientSlow,
     /// The client's body is not what its head promised.
     Body(BodyError),
@@ -43,7 +45,7 @@ pub enum SendError {
 #[derive(Debug)]
 pub struct Source<'a> {
     /// The client's connection.
-    pub client: &'a Stream,
+    pub client: Watched<'a>,
     /// What was read from it and is not used yet.
     pub input: &'a mut Input,
     /// Memory that the input holds beyond a window.
@@ -70,13 +72,40 @@ pub struct Sender {
     /// Body bytes of the first flight, until it is committed.
     held: usize,
     written: u64,
+    progress: Progress,
+    /// Longest wait for the provider to take bytes.
+    patience: Duration,
+}
+
+/// What a sender is made of.
+#[derive(Debug)]
+pub struct Sending {
+    /// The head for the provider.
+    pub head: Vec<u8>,
+    /// The span of the body that is replaced.
+    pub patch: Option<Patch>,
+    /// Whether the body travels as chunks, or as its head declares.
+    pub chunked: bool,
+    /// Bytes of a window.
+    pub window: usize,
+    /// Longest wait for [`crate::limits::REQUEST_PROGRESS_BYTES`] of the client's body.
+    pub progress: Duration,
+    /// Longest wait for the provider to take bytes.
+    pub patience: Duration,
 }
 
 impl Sender {
-    /// A request with this head, its body framed in chunks or as a declared length, and with one
-    /// span of it replaced.
+    /// A request that is not sent yet.
     #[must_use]
-    pub fn new(head: Vec<u8>, patch: Option<Patch>, chunked: bool, window: usize) -> Self {
+    pub fn new(sending: Sending) -> Self {
+        let Sending {
+            head,
+            patch,
+            chunked,
+            window,
+            progress,
+            patience,
+        } = sending;
         Self {
             head,
             patch,
@@ -88,6 +117,8 @@ impl Sender {
             unread_max: window.max(WIDE_BLOCK_BYTES).saturating_add(2 * BLOCK_BYTES),
             held: 0,
             written: 0,
+            progress: Progress::new(progress),
+            patience,
         }
     }
 
@@ -153,7 +184,7 @@ impl Sender {
             self.opened = true;
             self.complete = source.body.is_complete();
             if reused && !self.complete {
-                wait_acknowledged(acknowledged).await?;
+                wait_acknowledged(source.client, acknowledged).await?;
             }
             if !(reused && self.complete) {
                 self.commit(source);
@@ -171,12 +202,14 @@ impl Sender {
         source: &mut Source<'_>,
         upstream: &Stream,
     ) -> Result<(), SendError> {
-        source.client.readable().await.map_err(client_end)?;
+        let readable = self.progress.readable(source.client.client);
+        readable.await.map_err(client_end)?;
         for _ in 0..BURST {
             let held = self.read_some(source)?;
             if held == 0 {
                 return Ok(());
             }
+            self.progress.received(held);
             source.body.absorb(source.input).map_err(SendError::Body)?;
             self.next_flight(source, upstream).await?;
             if self.complete {
@@ -194,7 +227,7 @@ impl Sender {
         }
         let room = source.input.room(self.unread_max);
         let room = room.ok_or(SendError::Body(BodyError::TrailingSpace))?;
-        match source.client.try_read(room) {
+        match source.client.client.try_read(room) {
             Ok(0) => Err(SendError::ClientGone),
             Ok(count) => {
                 source.input.filled(count);
@@ -223,8 +256,8 @@ impl Sender {
             chunked: self.chunked,
             ending: &[],
         };
-        let written = flight.write(upstream, &mut self.written).await;
-        written.map_err(SendError::Upstream)
+        let (written, patience) = (&mut self.written, self.patience);
+        write(&flight, source.client, (upstream, patience), written).await
     }
 
     /// Sends what may be released now, if anything.
@@ -244,8 +277,8 @@ impl Sender {
                 chunked: self.chunked,
                 ending: &[],
             };
-            let written = flight.write(upstream, &mut self.written).await;
-            written.map_err(SendError::Upstream)?;
+            let (written, patience) = (&mut self.written, self.patience);
+            write(&flight, source.client, (upstream, patience), written).await?;
             self.complete = last;
             source.body.hand_on(source.input, count);
         }
@@ -271,17 +304,32 @@ fn client_end(error: io::Error) -> SendError {
     }
 }
 
+/// Writes a flight while the client is there.
+async fn write(
+    flight: &Flight<'_>,
+    client: Watched<'_>,
+    (upstream, patience): (&Stream, Duration),
+    written: &mut u64,
+) -> Result<(), SendError> {
+    let left = Cell::new(false);
+    let writable = async || client.writable(upstream, patience, &left).await;
+    match flight.write_waiting(upstream, written, writable).await {
+        Ok(()) => Ok(()),
+        Err(_) if left.get() => Err(SendError::ClientGone),
+        Err(error) => Err(SendError::Upstream(error)),
+    }
+}
+
 /// Waits for the first acknowledgement: one round trip, once, only on a reused connection and only
 /// for a body that is longer than its first piece.
-async fn wait_acknowledged(acknowledged: impl Fn() -> bool) -> Result<(), SendError> {
-    match race(
-        first_acknowledgement(acknowledged),
-        sleep(ACKNOWLEDGED_WAIT),
-    )
-    .await
-    {
-        Either::First(()) => Ok(()),
-        Either::Second(()) => Err(SendError::Upstream(io::ErrorKind::TimedOut.into())),
+async fn wait_acknowledged(
+    client: Watched<'_>,
+    acknowledged: impl Fn() -> bool,
+) -> Result<(), SendError> {
+    match client.look_until(acknowledged, ACKNOWLEDGED_WAIT).await {
+        Looked::Done => Ok(()),
+        Looked::ClientLeft => Err(SendError::ClientGone),
+        Looked::TooLong => Err(SendError::Upstream(io::ErrorKind::TimedOut.into())),
     }
 }
 

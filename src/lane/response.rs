@@ -36,10 +36,14 @@ pub enum ReceiveError {
 pub enum RelayError {
     /// The upstream connection ended or broke inside the body.
     UpstreamCut,
+    /// The upstream sent nothing for as long as it may.
+    UpstreamSilent,
     /// The upstream's chunked coding is broken.
     Body(BodyError),
-    /// The client takes no more bytes.
+    /// The client's connection ended or broke.
     ClientGone,
+    /// The client took nothing for as long as it may.
+    ClientStalled,
 }
 
 /// How the body is framed for the client.
@@ -134,9 +138,13 @@ impl Receiver {
                 turn_after_burst().await;
             }
             burst = if full && burst < BURST { burst + 1 } else { 0 };
-            let ended = !matches!(read, Ok(count) if count > 0);
-            if ended && !(read.is_ok() && body.close()) {
-                return Err(RelayError::UpstreamCut);
+            match read {
+                Ok(count) if count > 0 => {}
+                Ok(_) if body.close() => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                    return Err(RelayError::UpstreamSilent);
+                }
+                Ok(_) | Err(_) => return Err(RelayError::UpstreamCut),
             }
             body.absorb(&mut self.input).map_err(RelayError::Body)?;
             if body.ready() > 0 || body.is_complete() {
@@ -166,10 +174,11 @@ impl Receiver {
             chunked: out.framing == Framing::Chunked,
             ending: &ending,
         };
-        flight
-            .write(out.client, written)
-            .await
-            .map_err(|_| RelayError::ClientGone)?;
+        let taken = flight.write(out.client, written).await;
+        taken.map_err(|error| match error.kind() {
+            io::ErrorKind::TimedOut => RelayError::ClientStalled,
+            _ => RelayError::ClientGone,
+        })?;
         let handed_on = body.ready();
         body.hand_on(&mut self.input, handed_on);
         Ok(())

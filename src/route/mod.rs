@@ -9,6 +9,8 @@ mod path;
 pub use model::{Mapping, Pattern};
 pub use path::{Matched, guess_family, match_path};
 
+use std::sync::Arc;
+
 use crate::auth::{Outgoing, ProviderAuth};
 use crate::dialect::Family;
 
@@ -27,8 +29,8 @@ impl ProviderId {
 /// What the table knows of a provider. Holds no address.
 #[derive(Debug)]
 pub struct Provider {
-    /// Name for `owned_by` in model lists.
-    pub name: String,
+    /// Name for `owned_by` in model lists and for records.
+    pub name: Arc<str>,
     /// Which clients' paths it serves.
     pub family: Family,
     /// Whether it is the default of its family.

@@ -7,7 +7,7 @@ fn provider(name: &str, default: bool, models: &[(&str, &str)]) -> Provider {
         to: (*to).to_owned(),
     });
     Provider {
-        name: name.to_owned(),
+        name: name.into(),
         family: Family::OpenAi,
         default,
         auth: ProviderAuth::none(),

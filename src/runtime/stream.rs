@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use crate::clock;
@@ -69,6 +70,35 @@ impl TcpStream {
     pub fn set_patience(&self, reading: Option<Duration>, writing: Option<Duration>) {
         self.reading.borrow_mut().patience = reading;
         self.writing.borrow_mut().patience = writing;
+    }
+
+    /// As [`Self::set_patience`], for bytes only.
+    pub fn set_read_patience(&self, reading: Option<Duration>) {
+        self.reading.borrow_mut().patience = reading;
+    }
+
+    /// As [`Self::set_patience`], for room only.
+    pub fn set_write_patience(&self, writing: Option<Duration>) {
+        self.writing.borrow_mut().patience = writing;
+    }
+
+    /// Whether the peer has gone: reset, or closed in both directions, or ended its sending direction
+    /// where `half_close` says that this counts. Bytes that nobody has read do not hide it.
+    #[must_use]
+    pub fn has_hung_up(&self, half_close: bool) -> bool {
+        let end = if half_close {
+            PollFlags::RDHUP
+        } else {
+            PollFlags::empty()
+        };
+        let descriptor = self.fd();
+        let mut asked = [PollFd::new(&descriptor, end)];
+        let now = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // A failed look is no news; the next use of the socket brings it.
+        poll(&mut asked, Some(&now)).is_ok_and(|ready| ready > 0)
     }
 
     /// Connects to `address`; Nagle's algorithm is off. May be dropped while it waits.

@@ -7,8 +7,9 @@ use std::time::Duration;
 use crate::buf::{Budget, Pool};
 use crate::config::{self, Config, ProviderDialect};
 use crate::dialect::Family;
-use crate::exchange::{Core, HalfClose, RequestIds, Settings, anthropic_version};
+use crate::exchange::{Core, HalfClose, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
+use crate::observe::{Observer, RequestIds};
 use crate::route::{Mapping, Pattern, Provider, Table};
 use crate::runtime::Stop;
 use crate::tls::Acceptor;
@@ -22,6 +23,7 @@ pub(super) struct Plan {
     pub(super) resolvers: Resolvers,
     settings: Settings,
     tls: Option<Acceptor>,
+    observer: Observer,
     block_bytes: usize,
     budget: Budget,
     /// Client connections that one core may have.
@@ -31,7 +33,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(config: &Config, workers: usize) -> Self {
+    pub(super) fn new(config: &Config, workers: usize, observer: Observer) -> Self {
         let providers: Vec<_> = config
             .providers
             .iter()
@@ -47,6 +49,7 @@ impl Plan {
             endpoints,
             settings: settings(config),
             tls: config.server.tls.as_ref().map(|tls| tls.acceptor.clone()),
+            observer,
             block_bytes: requests / workers,
             budget: Budget::new(memory.reservations),
             connections: config.limits.connections.div_ceil(workers),
@@ -66,6 +69,7 @@ impl Plan {
             budget: self.budget.clone(),
             stop: Stop::default(),
             ids: RequestIds::new(seed),
+            observer: self.observer.clone(),
             connections: Cell::new(0),
             panics: Cell::new(0),
         }
@@ -94,6 +98,8 @@ fn settings(config: &Config) -> Settings {
         head_timeout: timeouts.head,
         keepalive: timeouts.keepalive,
         idle: timeouts.idle,
+        request_progress: timeouts.request_progress,
+        client_write: timeouts.client_write,
         reservation: timeouts.reservation,
         linger: timeouts.linger,
     }
@@ -111,6 +117,8 @@ fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {
         handshake: provider.timeouts.handshake,
         first_byte: provider.timeouts.first_byte,
         idle: provider.timeouts.idle,
+        request_progress: provider.timeouts.request_progress,
+        client_write: provider.timeouts.client_write,
         keepalive_idle: provider.keepalive_idle,
     }))
 }
@@ -123,7 +131,7 @@ fn provider(provider: &config::Provider) -> Provider {
     Provider {
         family,
         default: provider.default,
-        name: provider.name.clone(),
+        name: provider.name.as_str().into(),
         models: provider.models.iter().map(mapping).collect(),
         list: provider.list.clone(),
         auth: provider.auth.clone(),

@@ -20,6 +20,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::config::{self, Config};
+use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on};
 use crate::server::assemble::Plan;
 use crate::server::worker::Worker;
@@ -96,7 +97,8 @@ pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartErr
             worker.push(socket);
         }
     }
-    let plan = Arc::new(Plan::new(config, workers));
+    let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
+    let plan = Arc::new(Plan::new(config, workers, recorder.observer()));
     plan.resolvers.wait_first(FIRST_RESOLUTION);
     let (ended, ends) = bounded(workers);
     for listeners in listeners {
@@ -113,6 +115,7 @@ pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartErr
         workers,
     });
     wait(&ends, workers);
+    recorder.finish();
     Ok(())
 }
 

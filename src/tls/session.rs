@@ -190,7 +190,7 @@ impl TlsStream {
     }
 
     /// Gives the socket what is encrypted; whether it took everything.
-    fn try_flush(&self) -> io::Result<bool> {
+    pub(super) fn try_flush(&self) -> io::Result<bool> {
         let mut session = self.session.borrow_mut();
         while session.wants_write() {
             match session.write_tls(&mut Socket(&self.socket)) {

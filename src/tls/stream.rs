@@ -30,6 +30,23 @@ impl Stream {
         self.socket().set_patience(reading, writing);
     }
 
+    /// See [`TcpStream::set_read_patience`].
+    pub fn set_read_patience(&self, reading: Option<Duration>) {
+        self.socket().set_read_patience(reading);
+    }
+
+    /// See [`TcpStream::set_write_patience`].
+    pub fn set_write_patience(&self, writing: Option<Duration>) {
+        self.socket().set_write_patience(writing);
+    }
+
+    /// See [`TcpStream::has_hung_up`]. The end of a TLS stream counts with the end of the connection,
+    /// which follows it.
+    #[must_use]
+    pub fn has_hung_up(&self, half_close: bool) -> bool {
+        self.socket().has_hung_up(half_close)
+    }
+
     /// Reads what is there; 0 is the end of the stream.
     ///
     /// # Errors
@@ -53,7 +70,8 @@ impl Stream {
         }
     }
 
-    /// Writes as much of `parts` as is taken now; what was taken is on its way after [`Self::flush`].
+    /// Writes as much of `parts` as is taken now; what was taken is on its way once
+    /// [`Self::try_flush`] says so.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is taken now, or what the kernel says.
@@ -64,14 +82,14 @@ impl Stream {
         }
     }
 
-    /// Waits until the socket has everything that was written. May be dropped while it waits.
+    /// Gives the socket everything that was written, as far as it takes it; whether it took all.
     ///
     /// # Errors
-    /// `TimedOut`, or what the kernel says.
-    pub async fn flush(&self) -> io::Result<()> {
+    /// What the kernel says.
+    pub fn try_flush(&self) -> io::Result<bool> {
         match self {
-            Self::Plain(_) => Ok(()),
-            Self::Tls(stream) => stream.flush().await,
+            Self::Plain(_) => Ok(true),
+            Self::Tls(stream) => stream.try_flush(),
         }
     }
 

@@ -45,6 +45,10 @@ pub struct Settings {
     pub first_byte: Duration,
     /// Longest wait for the next bytes of a response, or for the provider to take some.
     pub idle: Duration,
+    /// Longest wait for [`crate::limits::REQUEST_PROGRESS_BYTES`] of a client's body.
+    pub request_progress: Duration,
+    /// Longest wait for a client to take bytes of a response.
+    pub client_write: Duration,
     /// Longest that an idle connection is kept.
     pub keepalive_idle: Duration,
 }

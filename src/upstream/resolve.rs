@@ -128,6 +128,8 @@ mod tests {
             handshake: Duration::from_secs(1),
             first_byte: Duration::from_secs(1),
             idle: Duration::from_secs(1),
+            request_progress: Duration::from_secs(1),
+            client_write: Duration::from_secs(1),
             keepalive_idle: Duration::from_secs(1),
         }))
     }

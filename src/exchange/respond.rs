@@ -1,0 +1,304 @@
+//! The response on its way: interim ones, the head for the client, the relay and its end.
+
+use std::future::Future;
+use std::io;
+use std::pin::{Pin, pin};
+
+use crate::buf::Input;
+use crate::exchange::decide::{Asked, Forward};
+use crate::exchange::linger::discard;
+use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
+use crate::exchange::{Client, Core, HalfClose, Next, Settings};
+use crate::failure::Failure;
+use crate::http1::framing::{BodyLength, response_body};
+use crate::http1::head::{Version, field};
+use crate::http1::hop::ConnectionOptions;
+use crate::lane::{
+    Body, Framing, Outgoing, Receiver, RelayError, SendError, TrailerFields, Watched, write_all,
+};
+use crate::limits::INTERIM_RESPONSES;
+use crate::observe::{EndReason, Record};
+use crate::runtime::{Either, race};
+use crate::tls::Stream;
+use crate::upstream::{Connection, Pool};
+
+/// Interim responses of one exchange.
+pub(super) struct Interim {
+    left: u32,
+    asked: Asked,
+}
+
+/// Why an interim response ends the exchange.
+pub(super) enum Stop {
+    Failed(Failure),
+    ClientGone,
+}
+
+impl Interim {
+    pub(super) fn new(asked: Asked) -> Self {
+        Self {
+            left: INTERIM_RESPONSES,
+            asked,
+        }
+    }
+
+    /// Passes an interim response on, to HTTP/1.1 clients only (RFC 9110 §15.2).
+    pub(super) async fn pass(
+        &mut self,
+        receiver: &mut Receiver,
+        client: &Stream,
+    ) -> Result<(), Stop> {
+        let head = &receiver.head;
+        if head.status == 101 {
+            return Err(Stop::Failed(Failure::UpstreamSwitched));
+        }
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or(Stop::Failed(Failure::UpstreamInterim))?;
+        let bytes = receiver.input.bytes();
+        let options = ConnectionOptions::of(&head.fields, bytes)
+            .map_err(|_| Stop::Failed(Failure::UpstreamMalformed))?;
+        // The client that expected 100 had it from the gateway before its body was read.
+        let told = head.status == 100 && self.asked.expects_continue;
+        if self.asked.version == Version::Http11 && !told {
+            let out = interim_head(head, bytes, &options);
+            let written = write_all(client, [&out], &mut 0).await;
+            written.map_err(|_| Stop::ClientGone)?;
+        }
+        receiver.drop_head();
+        Ok(())
+    }
+}
+
+/// A response that is ready to be relayed.
+pub(super) struct Prepared {
+    status: u16,
+    head: Vec<u8>,
+    body: Body,
+    framing: Framing,
+    trailers: TrailerFields,
+    /// Whether the provider keeps its connection, and for how many seconds it says so.
+    upstream_keeps: bool,
+    upstream_seconds: Option<u64>,
+    /// Whether the client's connection closes afterwards.
+    close: bool,
+    /// Whether that close is what ends the body for the client.
+    until_close: bool,
+}
+
+/// Judges the response head and writes the one for the client. `close` if the client's connection
+/// cannot be used again whatever it asked for.
+pub(super) fn prepare(
+    asked: &Asked,
+    receiver: &mut Receiver,
+    close: bool,
+) -> Result<Prepared, Failure> {
+    let (head, bytes) = (&receiver.head, receiver.input.bytes());
+    let malformed = |_| Failure::UpstreamMalformed;
+    let length = response_body(head, bytes, asked.is_head).map_err(malformed)?;
+    let options = ConnectionOptions::of(&head.fields, bytes).map_err(malformed)?;
+    let framing = match (length, asked.version) {
+        (BodyLength::Chunked | BodyLength::UntilClose, Version::Http11) => Framing::Chunked,
+        _ => Framing::Plain,
+    };
+    // HTTP/1.0 knows no chunks, so a body without a length ends with the connection.
+    let until_close =
+        framing == Framing::Plain && matches!(length, BodyLength::Chunked | BodyLength::UntilClose);
+    let close = close || !asked.keeps_open;
+    let rewrite = ResponseRewrite {
+        id: asked.id,
+        framing,
+        close,
+    };
+    let wants_trailers = asked.wants_trailers && framing == Framing::Chunked;
+    let prepared = Prepared {
+        status: head.status,
+        head: response_head(head, bytes, &options, rewrite),
+        body: Body::new(length, u64::MAX, wants_trailers),
+        framing,
+        trailers: if wants_trailers {
+            TrailerFields::Relay
+        } else {
+            TrailerFields::Drop
+        },
+        upstream_keeps: options.keeps_open(head.version) && length != BodyLength::UntilClose,
+        upstream_seconds: keep_alive_seconds(field(&head.fields, bytes, "keep-alive")),
+        close: close || until_close,
+        until_close,
+    };
+    receiver.drop_head();
+    Ok(prepared)
+}
+
+/// `timeout` of a `Keep-Alive` field (RFC 2068 §19.7.1.1), in seconds.
+fn keep_alive_seconds(value: Option<&[u8]>) -> Option<u64> {
+    let text = std::str::from_utf8(value?).ok()?;
+    let mut parameters = text.split(',').filter_map(|part| part.split_once('='));
+    let (_, seconds) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("timeout"))?;
+    seconds.trim().parse().ok()
+}
+
+impl Prepared {
+    /// What becomes of the client's connection once the response ended for this reason.
+    fn next(&self, end: EndReason, request_read: bool) -> Next {
+        match end {
+            EndReason::Complete if !request_read => Next::Linger,
+            EndReason::Complete if self.close => Next::Close,
+            EndReason::Complete => Next::KeepAlive,
+            EndReason::ClientClosed => Next::Cut,
+            // A body that ends with the connection would look complete after a plain close.
+            _ if self.until_close => Next::Reset,
+            _ => Next::Cut,
+        }
+    }
+
+    /// Notes in `record` that this response begins.
+    fn begin(&self, record: &mut Record) {
+        record.status = self.status;
+        record.first_byte = Some(record.elapsed());
+    }
+}
+
+fn end_of(relayed: Result<(), RelayError>) -> EndReason {
+    match relayed {
+        Ok(()) => EndReason::Complete,
+        Err(RelayError::ClientGone) => EndReason::ClientClosed,
+        Err(RelayError::ClientStalled) => EndReason::ClientWriteTimeout,
+        Err(RelayError::UpstreamCut) => EndReason::UpstreamCut,
+        Err(RelayError::UpstreamSilent) => EndReason::UpstreamIdleTimeout,
+        Err(RelayError::Body(_)) => EndReason::UpstreamMalformed,
+    }
+}
+
+/// Relays the response of a request that was sent completely.
+pub(super) async fn relay(
+    core: &Core,
+    client: &mut Client,
+    (pool, mut connection): (&Pool, Connection),
+    mut receiver: Receiver,
+    mut prepared: Prepared,
+) -> Next {
+    let end = relay_watched(core, client, &connection, &mut receiver, &mut prepared).await;
+    if end == EndReason::Complete && prepared.upstream_keeps && receiver.input.is_empty() {
+        if let Some(seconds) = prepared.upstream_seconds {
+            connection.limit_idle(seconds);
+        }
+        pool.give_back(connection);
+    }
+    prepared.next(end, true)
+}
+
+/// Relays a response until it or the client ends.
+async fn relay_watched(
+    core: &Core,
+    client: &mut Client,
+    connection: &Connection,
+    receiver: &mut Receiver,
+    prepared: &mut Prepared,
+) -> EndReason {
+    client.answering.set(true);
+    prepared.begin(&mut client.record);
+    let out = Outgoing {
+        client: &client.stream,
+        head: &prepared.head,
+        framing: prepared.framing,
+        trailers: prepared.trailers,
+    };
+    let written = &mut client.record.response_bytes;
+    let relaying = receiver.relay(&mut prepared.body, &out, &connection.stream, written);
+    let capacity = core.settings.head.bytes;
+    let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
+    client.record.end = match race(relaying, gone).await {
+        Either::First(result) => end_of(result),
+        Either::Second(()) => EndReason::ClientClosed,
+    };
+    client.record.end
+}
+
+/// Relays a response that runs beside the rest of the request; neither waits for the other.
+pub(super) async fn beside(
+    (client, record): (Watched<'_>, &mut Record),
+    (receiver, connection): (&mut Receiver, &Connection),
+    mut prepared: Prepared,
+    mut sending: Pin<&mut impl Future<Output = Result<(), SendError>>>,
+) -> Next {
+    prepared.begin(record);
+    let out = Outgoing {
+        client: client.client,
+        head: &prepared.head,
+        framing: prepared.framing,
+        trailers: prepared.trailers,
+    };
+    let (end, read) = {
+        let written = &mut record.response_bytes;
+        let relaying = receiver.relay(&mut prepared.body, &out, &connection.stream, written);
+        let mut relaying = pin!(relaying);
+        let sent = match race(relaying.as_mut(), sending.as_mut()).await {
+            Either::First(result) => Err((end_of(result), false)),
+            Either::Second(Ok(())) => Ok(true),
+            // The provider may well answer to the end after it stopped reading.
+            Either::Second(Err(SendError::Upstream(_))) => Ok(false),
+            Either::Second(Err(SendError::ClientGone)) => Err((EndReason::ClientClosed, false)),
+            Either::Second(Err(SendError::ClientSlow)) => {
+                Err((EndReason::RequestProgressTimeout, false))
+            }
+            Either::Second(Err(SendError::Body(_))) => Err((EndReason::Rejected, false)),
+        };
+        match sent {
+            Err(over) => over,
+            Ok(read) => match race(relaying, client.left()).await {
+                Either::First(result) => (end_of(result), read),
+                Either::Second(()) => (EndReason::ClientClosed, read),
+            },
+        }
+    };
+    record.end = end;
+    prepared.next(end, read)
+}
+
+/// The provider answered before it had the request, and takes no more of it. What the client still
+/// sends is read for a while, so that it can read the answer; the connection to the provider is
+/// never used again.
+pub(super) async fn refused(
+    core: &Core,
+    client: &mut Client,
+    forward: &mut Forward,
+    connection: &Connection,
+    mut receiver: Receiver,
+) -> Result<Next, Failure> {
+    discard(core, client, &mut forward.body).await;
+    let mut prepared = prepare(&forward.asked, &mut receiver, true)?;
+    let end = relay_watched(core, client, connection, &mut receiver, &mut prepared).await;
+    // What follows is never parsed as a request, even where the whole body was read.
+    Ok(prepared.next(end, false))
+}
+
+/// Waits until the client has left. Bytes that it sends meanwhile are the next request: they are
+/// kept up to `capacity` bytes in all, and beyond that the kernel keeps them.
+pub(super) async fn client_gone(
+    client: &Stream,
+    input: &mut Input,
+    settings: &Settings,
+    capacity: usize,
+) {
+    loop {
+        if client.readable_ever().await.is_err() {
+            return;
+        }
+        let Some(room) = input.room(capacity) else {
+            return settings.watched(client).left().await;
+        };
+        match client.try_read(room) {
+            Ok(0) if settings.half_close == HalfClose::Tolerate => {
+                return settings.watched(client).left().await;
+            }
+            Ok(0) => return,
+            Ok(count) => input.filled(count),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if input.is_empty() {
+                    input.release();
+                }
+            }
+            Err(_) => return,
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The access log: one JSON object a line.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::observe::Record;
+
+/// A record as it is written. Keys are only ever added; times are milliseconds since the head of the
+/// request was complete.
+#[derive(Debug, Serialize)]
+struct Line<'a> {
+    time: String,
+    request_id: String,
+    client: Option<&'a str>,
+    family: Option<String>,
+    dialect: Option<&'static str>,
+    route: Option<&'static str>,
+    provider: Option<&'a str>,
+    auth: Option<&'static str>,
+    lane: &'static str,
+    decline: Option<&'static str>,
+    status: Option<u16>,
+    error: Option<&'static str>,
+    request_bytes: u64,
+    response_bytes: u64,
+    attempts: u32,
+    gathered_ms: Option<f64>,
+    connected_ms: Option<f64>,
+    first_byte_ms: Option<f64>,
+    duration_ms: f64,
+    end_reason: &'static str,
+}
+
+/// Appends the line of `record`, which ended at `time` since the Unix epoch.
+pub(super) fn write(record: &Record, time: Duration, out: &mut Vec<u8>) {
+    let to = record.to.as_ref();
+    let line = Line {
+        time: timestamp(time),
+        request_id: record.id.to_string(),
+        client: record.client.as_deref(),
+        family: record.family.map(|family| family.to_string()),
+        dialect: record.dialect.map(|dialect| dialect.as_str()),
+        route: to.map(|to| {
+            if to.imposter {
+                "imposter"
+            } else {
+                "passthrough"
+            }
+        }),
+        provider: to.map(|to| &*to.provider),
+        auth: to.map(|to| to.auth),
+        lane: record.way.as_str(),
+        decline: record.way.decline().map(|decline| decline.as_str()),
+        status: (record.status != 0).then_some(record.status),
+        error: record.error,
+        request_bytes: record.request_bytes,
+        response_bytes: record.response_bytes,
+        attempts: record.attempts,
+        gathered_ms: record.gathered.map(milliseconds),
+        connected_ms: record.connected.map(milliseconds),
+        first_byte_ms: record.first_byte.map(milliseconds),
+        duration_ms: milliseconds(record.duration),
+        end_reason: record.end.as_str(),
+    };
+    let whole = out.len();
+    // Only a map with keys that are no strings could fail, and there is none.
+    if serde_json::to_writer(&mut *out, &line).is_err() {
+        out.truncate(whole);
+        return;
+    }
+    out.push(b'\n');
+}
+
+/// RFC 3339, UTC, milliseconds.
+fn timestamp(time: Duration) -> String {
+    let milliseconds = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+    Timestamp::from_millisecond(milliseconds)
+        .map_or_else(|_| String::new(), |at| format!("{at:.3}"))
+}
+
+/// Milliseconds with three decimals.
+fn milliseconds(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::{Dialect, Family};
+    use crate::observe::{Destination, EndReason, RequestIds, Way};
+
+    #[test]
+    fn a_line_is_one_json_object_with_every_key() {
+        let mut record = Record::begin(RequestIds::new(0xa).next());
+        record.family = Some(Family::OpenAi);
+        record.dialect = Some(Dialect::Chat);
+        record.way = Way::Wire;
+        record.to = Some(Destination {
+            provider: "main \"one\"".into(),
+            imposter: true,
+            auth: "Bearer",
+        });
+        record.status = 200;
+        record.first_byte = Some(Duration::from_micros(1500));
+        record.duration = Duration::from_micros(2_000_250);
+        record.end = EndReason::Complete;
+        let mut out = Vec::new();
+        write(&record, Duration::from_millis(1_796_000_000_123), &mut out);
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            "{\"time\":\"2026-11-30T00:53:20.123Z\",\"request_id\":\"req_000000000000000a00000000\",\
+             \"client\":null,\"family\":\"openai\",\"dialect\":\"chat\",\"route\":\"imposter\",\
+             \"provider\":\"main \\\"one\\\"\",\"auth\":\"Bearer\",\"lane\":\"wire\",\"decline\":null,\
+             \"status\":200,\"error\":null,\"request_bytes\":0,\"response_bytes\":0,\"attempts\":0,\
+             \"gathered_ms\":null,\"connected_ms\":null,\"first_byte_ms\":1.5,\
+             \"duration_ms\":2000.25,\"end_reason\":\"complete\"}\n"
+        );
+    }
+}

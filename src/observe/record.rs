@@ -1,0 +1,183 @@
+//! What is known of one exchange once it is over. Holds no text of a message, no credential and no
+//! address; every word in it comes from a closed set or from the configuration.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::dialect::{Dialect, Family};
+use crate::lane::Decline;
+use crate::observe::EndReason;
+
+/// The id of one exchange, in its response head and in every record of it: `req_`, 16 hexadecimal
+/// digits of its core's start, 8 or more that count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    seed: u64,
+    count: u64,
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "req_{:016x}{:08x}", self.seed, self.count)
+    }
+}
+
+/// Makes the request ids of one core.
+#[derive(Debug)]
+pub struct RequestIds {
+    seed: u64,
+    next: Cell<u64>,
+}
+
+impl RequestIds {
+    /// Ids that begin with `seed`, a number that differs from core to core and start to start.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            next: Cell::new(0),
+        }
+    }
+
+    /// The next id.
+    #[must_use]
+    pub fn next(&self) -> RequestId {
+        let count = self.next.get();
+        self.next.set(count.wrapping_add(1));
+        RequestId {
+            seed: self.seed,
+            count,
+        }
+    }
+}
+
+/// How the body of an exchange travelled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// Nowhere: the gateway answered itself.
+    #[default]
+    Local,
+    /// As it came, save spans that were replaced.
+    Wire,
+    /// Parsed, because of this.
+    Canonical(Decline),
+}
+
+impl Way {
+    /// The lane's word in logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Wire => "wire",
+            Self::Canonical(_) => "canonical",
+        }
+    }
+
+    /// Why the wire lane was declined, if it was.
+    #[must_use]
+    pub const fn decline(self) -> Option<Decline> {
+        match self {
+            Self::Canonical(decline) => Some(decline),
+            Self::Local | Self::Wire => None,
+        }
+    }
+}
+
+/// Where an exchange was sent, in the words of the configuration.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    /// The provider's name.
+    pub provider: Arc<str>,
+    /// Whether a mapping hit, as opposed to the family's default.
+    pub imposter: bool,
+    /// Whose credential it got, as [`crate::auth::AuthToken`] spells it.
+    pub auth: &'static str,
+}
+
+/// One exchange. Durations count from the last byte of its head.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Its id.
+    pub id: RequestId,
+    /// When its head was complete.
+    pub began: Instant,
+    /// The name of the client that authenticated, where clients do.
+    pub client: Option<Arc<str>>,
+    /// The API family of its path.
+    pub family: Option<Family>,
+    /// The dialect, on a path that has one.
+    pub dialect: Option<Dialect>,
+    /// How its body travelled.
+    pub way: Way,
+    /// Where it went, if anywhere.
+    pub to: Option<Destination>,
+    /// Status of the response that was begun; 0 if none was.
+    pub status: u16,
+    /// The gateway's own word for a failure that it answered, as in `x-lanegate-error`.
+    pub error: Option<&'static str>,
+    /// Bytes of the request body that came, without framing.
+    pub request_bytes: u64,
+    /// Bytes that the client took of the response, head and framing included.
+    pub response_bytes: u64,
+    /// Connections that the request was tried on.
+    pub attempts: u32,
+    /// When as much of the body was there as had to be before it could be sent on.
+    pub gathered: Option<Duration>,
+    /// When a connection to the provider was there.
+    pub connected: Option<Duration>,
+    /// When the head of the provider's response was there.
+    pub first_byte: Option<Duration>,
+    /// When it was over.
+    pub duration: Duration,
+    /// Why it ended.
+    pub end: EndReason,
+}
+
+impl Record {
+    /// The record of an exchange whose head is complete now.
+    #[must_use]
+    pub fn begin(id: RequestId) -> Self {
+        Self {
+            id,
+            began: clock::now(),
+            client: None,
+            family: None,
+            dialect: None,
+            way: Way::Local,
+            to: None,
+            status: 0,
+            error: None,
+            request_bytes: 0,
+            response_bytes: 0,
+            attempts: 0,
+            gathered: None,
+            connected: None,
+            first_byte: None,
+            duration: Duration::ZERO,
+            end: EndReason::default(),
+        }
+    }
+
+    /// Time since the head was complete.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        clock::now().saturating_duration_since(self.began)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn request_ids_of_one_core_differ_and_sort() {
+        let ids = RequestIds::new(0xabc);
+        let (first, second) = (ids.next().to_string(), ids.next().to_string());
+        assert_eq!(first, "req_0000000000000abc00000000");
+        assert!(first < second);
+    }
+}
