@@ -4,7 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::clock;
-use crate::exchange::{Client, Core};
+use crate::exchange::{Client, Core, Generations};
 use crate::failure::Failure;
 use crate::http1::head::Progress;
 use crate::limits::BLOCK_BYTES;
@@ -15,14 +15,33 @@ use crate::runtime::{Either, Timer, race};
 pub(super) enum Arrival {
     /// A head is parsed; its bytes are the first of the input.
     Head,
-    /// The client left, or stayed idle too long, or the process stops.
+    /// The client left.
     Closed,
     /// What came is not a request.
     Failed(Failure),
 }
 
-/// Waits for a head. While nothing of it has come the connection holds no block.
-/// `first` if nothing was served on this connection yet.
+/// Waits until something of the next head has come. Meanwhile the connection holds no block, and no
+/// generation. False if nothing will come: the client left, or stayed idle too long, or the process stops.
+pub(super) async fn begins(generations: &Generations, client: &mut Client) -> bool {
+    client.head.reset();
+    client.stream.set_patience(None, None);
+    if !client.input.is_empty() {
+        return true;
+    }
+    client.head_text = Vec::new();
+    let mut timer = client.timer.take().unwrap_or_default();
+    timer.set(Some(clock::now() + generations.keepalive()));
+    let idle = race(generations.lasting().stop.wait(), timer.expired());
+    let came = matches!(
+        race(client.stream.readable(), idle).await,
+        Either::First(Ok(()))
+    );
+    client.timer = Some(timer);
+    came
+}
+
+/// Reads a head, of which something has come. `first` if nothing was served on this connection yet.
 pub(super) async fn next_head(core: &Core, client: &mut Client, first: bool) -> Arrival {
     let mut timer = client.timer.take().unwrap_or_default();
     let arrival = wait_head(core, client, first, &mut timer).await;
@@ -31,17 +50,6 @@ pub(super) async fn next_head(core: &Core, client: &mut Client, first: bool) -> 
 }
 
 async fn wait_head(core: &Core, client: &mut Client, first: bool, timer: &mut Timer) -> Arrival {
-    client.head.reset();
-    client.stream.set_patience(None, None);
-    if client.input.is_empty() {
-        client.head_text = Vec::new();
-        timer.set(Some(clock::now() + core.settings.keepalive));
-        let idle = race(core.stop.wait(), timer.expired());
-        match race(client.stream.readable(), idle).await {
-            Either::First(Ok(())) => {}
-            Either::First(Err(_)) | Either::Second(_) => return Arrival::Closed,
-        }
-    }
     timer.set(Some(clock::now() + core.settings.head_timeout));
     match race(read_head(core, client), timer.expired()).await {
         Either::First(arrival) => arrival,

@@ -6,6 +6,7 @@
 mod attempt;
 mod decide;
 mod gather;
+mod generation;
 mod intake;
 mod linger;
 mod plan;
@@ -18,8 +19,10 @@ use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
+pub use generation::{Blueprint, Generations, Lasting};
 pub use rewrite::anthropic_version;
 
 use crate::buf::{Budget, Input, Pool};
@@ -29,8 +32,8 @@ use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::head::{HeadLimits, RequestHead};
 use crate::lane::Watched;
-use crate::observe::{EndReason, Observer, Record, RequestIds};
-use crate::route::{Table, guess_family};
+use crate::observe::{EndReason, Observer, Record, RequestId, RequestIds};
+use crate::route::{ProviderId, Table, guess_family};
 use crate::runtime::{Either, Stop, TcpStream, Timer, race, sleep, turn};
 use crate::tls::{Acceptor, Stream};
 use crate::upstream::Upstreams;
@@ -87,15 +90,20 @@ impl Settings {
     }
 }
 
-/// What the exchanges of one core share.
+/// What the exchanges of one generation share on one core.
 #[derive(Debug)]
 pub struct Core {
+    /// Number of the generation, from 1 on.
+    pub generation: u64,
     /// Of the configuration.
     pub settings: Settings,
     /// How clients are spoken to where the listeners are encrypted.
     pub tls: Option<Acceptor>,
     /// Providers.
-    pub table: Table,
+    pub table: Arc<Table>,
+    /// Their names for records, in the order of the table: copies of this core's own, so that no other
+    /// core counts their uses.
+    pub labels: Vec<Arc<str>>,
     /// Connections to them.
     pub upstreams: Upstreams,
     /// Blocks for bytes.
@@ -105,13 +113,21 @@ pub struct Core {
     /// Given when the process ends.
     pub stop: Stop,
     /// Request ids of this core.
-    pub ids: RequestIds,
+    pub ids: Rc<RequestIds>,
     /// Where the records of exchanges go.
     pub observer: Observer,
-    /// Open client connections.
-    pub connections: Cell<usize>,
     /// Exchanges that panicked.
-    pub panics: Cell<u64>,
+    pub panics: Rc<Cell<u64>>,
+}
+
+impl Core {
+    /// The name of a provider for a record.
+    fn label(&self, provider: ProviderId) -> Arc<str> {
+        self.labels
+            .get(provider.index())
+            .cloned()
+            .unwrap_or_default()
+    }
 }
 
 /// A client's connection between and during exchanges.
@@ -148,22 +164,26 @@ enum Next {
 
 /// Serves one client connection to its end. `open` counts it from its accept on.
 pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
-    let core = Rc::clone(&open.0);
-    let Some(stream) = opened(&core, socket).await else {
+    let generations = &open.0;
+    let Some(stream) = opened(&generations.current(), socket).await else {
         return;
     };
     let mut client = Client {
         stream,
-        input: Input::new(core.blocks.clone()),
+        input: Input::new(generations.lasting().blocks.clone()),
         head: RequestHead::default(),
         head_text: Vec::new(),
         timer: None,
         answering: Cell::new(false),
-        record: Record::begin(core.ids.next()),
+        record: Record::begin(RequestId::default()),
     };
     let mut first = true;
     let mut pipelined = 0_u32;
     loop {
+        if !intake::begins(generations, &mut client).await {
+            return client.stream.notify_close();
+        }
+        let core = generations.current();
         let next = match intake::next_head(&core, &mut client, first).await {
             Arrival::Head => {
                 let future: Pin<Box<dyn Future<Output = Next> + '_>> =
@@ -216,23 +236,22 @@ async fn opened(core: &Core, socket: TcpStream) -> Option<Stream> {
 
 /// Counts a client connection while it exists, however its task ends.
 #[derive(Debug)]
-pub struct OpenConnection(Rc<Core>);
+pub struct OpenConnection(Rc<Generations>);
 
 impl OpenConnection {
     /// Counts one more.
     #[must_use]
-    pub fn new(core: &Rc<Core>) -> Self {
-        let open = core.connections.get().saturating_add(1);
-        core.connections.set(open);
-        Self(Rc::clone(core))
+    pub fn new(generations: &Rc<Generations>) -> Self {
+        let open = &generations.lasting().connections;
+        open.set(open.get().saturating_add(1));
+        Self(Rc::clone(generations))
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        self.0
-            .connections
-            .set(self.0.connections.get().saturating_sub(1));
+        let open = &self.0.lasting().connections;
+        open.set(open.get().saturating_sub(1));
     }
 }
 

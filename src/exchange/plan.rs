@@ -1,7 +1,5 @@
 //! From the facts that were gathered to a provider, a head for it and what changes in the body.
 
-use std::sync::Arc;
-
 use crate::auth::describe_auth;
 use crate::exchange::decide::Forward;
 use crate::exchange::rewrite::{RequestRewrite, request_head};
@@ -65,7 +63,7 @@ pub(super) fn plan<'a>(
     let provider = core.table.provider(routed.provider);
     let provider = provider.ok_or(Failure::NoProvider)?;
     let to = Destination {
-        provider: Arc::clone(&provider.name),
+        provider: core.label(routed.provider),
         imposter: routed.imposter,
         auth: describe_auth(&provider.auth, routed.imposter).as_str(),
     };

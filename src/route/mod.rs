@@ -9,8 +9,6 @@ mod path;
 pub use model::{Mapping, Pattern};
 pub use path::{Matched, guess_family, match_path};
 
-use std::sync::Arc;
-
 use crate::auth::{Outgoing, ProviderAuth};
 use crate::dialect::Family;
 
@@ -29,8 +27,8 @@ impl ProviderId {
 /// What the table knows of a provider. Holds no address.
 #[derive(Debug)]
 pub struct Provider {
-    /// Name for `owned_by` in model lists and for records.
-    pub name: Arc<str>,
+    /// Name for `owned_by` in model lists.
+    pub name: String,
     /// Which clients' paths it serves.
     pub family: Family,
     /// Whether it is the default of its family.
@@ -73,6 +71,11 @@ impl Table {
     #[must_use]
     pub fn provider(&self, id: ProviderId) -> Option<&Provider> {
         self.providers.get(id.0)
+    }
+
+    /// All of them, in configuration order.
+    pub fn providers(&self) -> impl Iterator<Item = &Provider> {
+        self.providers.iter()
     }
 
     /// The default provider of a family, for what names no model.

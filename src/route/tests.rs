@@ -7,7 +7,7 @@ fn provider(name: &str, default: bool, models: &[(&str, &str)]) -> Provider {
         to: (*to).to_owned(),
     });
     Provider {
-        name: name.into(),
+        name: name.to_owned(),
         family: Family::OpenAi,
         default,
         auth: ProviderAuth::none(),

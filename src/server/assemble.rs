@@ -1,24 +1,25 @@
 //! From a configuration to what the cores work with.
 
-use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::buf::{Budget, Pool};
 use crate::config::{self, Config, ProviderDialect};
 use crate::dialect::Family;
-use crate::exchange::{Core, HalfClose, Settings, anthropic_version};
+use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
-use crate::observe::{Observer, RequestIds};
+use crate::observe::Observer;
 use crate::route::{Mapping, Pattern, Provider, Table};
-use crate::runtime::Stop;
 use crate::tls::Acceptor;
 use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
 
-/// What all cores are built from.
+/// One generation, from which each core builds its state.
 #[derive(Debug)]
 pub(super) struct Plan {
-    providers: Vec<config::Provider>,
+    /// Counts from 1 on.
+    pub(super) generation: u64,
+    table: Arc<Table>,
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
@@ -45,7 +46,8 @@ impl Plan {
         let requests = usize::try_from(memory.requests).unwrap_or(usize::MAX);
         Self {
             resolvers: Resolvers::start(&endpoints),
-            providers,
+            generation: 1,
+            table: Arc::new(Table::new(providers.iter().map(provider).collect())),
             endpoints,
             settings: settings(config),
             tls: config.server.tls.as_ref().map(|tls| tls.acceptor.clone()),
@@ -57,21 +59,35 @@ impl Plan {
         }
     }
 
-    /// The state of one core; `seed` makes its request ids its own.
-    pub(super) fn core(&self, seed: u64) -> Core {
-        let providers = self.providers.iter().map(provider).collect();
+    /// What one core has from its start on; `seed` makes its request ids its own.
+    pub(super) fn lasting(&self, seed: u64) -> Lasting {
+        Lasting::new(
+            Pool::new(self.block_bytes),
+            self.budget.clone(),
+            self.observer.clone(),
+            seed,
+        )
+    }
+
+    /// The state of one core in this generation.
+    pub(super) fn core(&self, lasting: &Lasting, _previous: Option<&Core>) -> Core {
         Core {
+            generation: self.generation,
             settings: self.settings,
             tls: self.tls.clone(),
-            table: Table::new(providers),
+            table: Arc::clone(&self.table),
             upstreams: Upstreams::new(&self.endpoints),
-            blocks: Pool::new(self.block_bytes),
-            budget: self.budget.clone(),
-            stop: Stop::default(),
-            ids: RequestIds::new(seed),
-            observer: self.observer.clone(),
-            connections: Cell::new(0),
-            panics: Cell::new(0),
+            blocks: lasting.blocks.clone(),
+            budget: lasting.budget.clone(),
+            stop: lasting.stop.clone(),
+            ids: Rc::clone(&lasting.ids),
+            panics: Rc::clone(&lasting.panics),
+            observer: lasting.observer.clone(),
+            labels: self
+                .table
+                .providers()
+                .map(|it| it.name.as_str().into())
+                .collect(),
         }
     }
 }
@@ -131,7 +147,7 @@ fn provider(provider: &config::Provider) -> Provider {
     Provider {
         family,
         default: provider.default,
-        name: provider.name.as_str().into(),
+        name: provider.name.clone(),
         models: provider.models.iter().map(mapping).collect(),
         list: provider.list.clone(),
         auth: provider.auth.clone(),

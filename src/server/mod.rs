@@ -5,6 +5,7 @@
 //! its share of the connections.
 
 mod assemble;
+mod publish;
 mod worker;
 
 use std::fmt;
@@ -23,6 +24,7 @@ use crate::config::{self, Config};
 use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on};
 use crate::server::assemble::Plan;
+use crate::server::publish::Published;
 use crate::server::worker::Worker;
 
 /// Longest wait for the first name resolution before the listeners open.
@@ -98,12 +100,13 @@ pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartErr
         }
     }
     let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
-    let plan = Arc::new(Plan::new(config, workers, recorder.observer()));
+    let plan = Plan::new(config, workers, recorder.observer());
     plan.resolvers.wait_first(FIRST_RESOLUTION);
+    let published = Arc::new(Published::new(plan));
     let (ended, ends) = bounded(workers);
     for listeners in listeners {
         let worker = Worker {
-            plan: Arc::clone(&plan),
+            published: Arc::clone(&published),
             listeners,
             stop: Arc::clone(&stop),
         };

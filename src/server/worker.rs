@@ -9,16 +9,16 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock;
-use crate::exchange::{Core, OpenConnection, serve_connection};
+use crate::exchange::{Generations, Lasting, OpenConnection, serve_connection};
 use crate::limits::{ACCEPT_PAUSE_MS, BEAT_MS};
 use crate::runtime::{Listener, sleep, spawn};
-use crate::server::assemble::Plan;
+use crate::server::publish::Published;
 use crate::server::told_to_stop;
 
 /// What a worker's thread starts with.
 #[derive(Debug)]
 pub(super) struct Worker {
-    pub(super) plan: Arc<Plan>,
+    pub(super) published: Arc<Published>,
     pub(super) listeners: Vec<TcpListener>,
     pub(super) stop: Arc<AtomicBool>,
 }
@@ -26,7 +26,11 @@ pub(super) struct Worker {
 impl Worker {
     /// Serves until told to stop and until the exchanges then running have ended or run out of time.
     pub(super) async fn run(self) {
-        let core = Rc::new(self.plan.core(seed()));
+        let first = self.published.plan();
+        let (lasting, limit) = (first.lasting(seed()), first.connections);
+        // A generation must not live longer than its exchanges.
+        drop(first);
+        let generations = Rc::new(Generations::new(self.published.clone(), lasting.clone()));
         let mut listeners = Vec::new();
         for socket in self.listeners {
             // A socket that bound and listened a moment ago is only refused by a broken kernel.
@@ -35,19 +39,19 @@ impl Worker {
             };
             let listener = Rc::new(listener);
             listeners.push(Rc::clone(&listener));
-            spawn(accept(listener, Rc::clone(&core), self.plan.connections));
+            spawn(accept(listener, Rc::clone(&generations), limit));
         }
         let beat = Duration::from_millis(BEAT_MS);
         while !told_to_stop(&self.stop) {
             sleep(beat).await;
-            core.upstreams.prune().await;
+            generations.current().upstreams.prune().await;
         }
-        core.stop.set();
+        lasting.stop.set();
         for listener in &listeners {
             listener.shut_down();
         }
-        let deadline = clock::now() + self.plan.drain;
-        while core.connections.get() > 0 && clock::now() < deadline {
+        let deadline = clock::now() + self.published.plan().drain;
+        while lasting.connections.get() > 0 && clock::now() < deadline {
             sleep(beat).await;
         }
     }
@@ -55,18 +59,21 @@ impl Worker {
 
 /// Accepts until the listener is shut down. At the limit of connections the kernel keeps further
 /// ones waiting in its queue.
-async fn accept(listener: Rc<Listener>, core: Rc<Core>, limit: usize) {
+async fn accept(listener: Rc<Listener>, generations: Rc<Generations>, limit: usize) {
+    let Lasting {
+        connections, stop, ..
+    } = generations.lasting();
     let pause = Duration::from_millis(ACCEPT_PAUSE_MS);
     loop {
-        while core.connections.get() >= limit && !core.stop.is_set() {
+        while connections.get() >= limit && !stop.is_set() {
             sleep(pause).await;
         }
         match listener.accept().await {
-            Ok(stream) if !core.stop.is_set() => {
-                spawn(serve_connection(OpenConnection::new(&core), stream));
+            Ok(stream) if !stop.is_set() => {
+                spawn(serve_connection(OpenConnection::new(&generations), stream));
             }
             Ok(_) => {}
-            Err(_) if core.stop.is_set() => return,
+            Err(_) if stop.is_set() => return,
             // The peer was gone before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // No descriptor or no memory: the connection waits in the queue meanwhile.

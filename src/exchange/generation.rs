@@ -1,0 +1,115 @@
+//! Which configuration an exchange is served by.
+//!
+//! A generation is everything that follows from one reading of the configuration. Each core builds its
+//! own state of it, a [`Core`], from a blueprint that all cores share, when it first finds that there is
+//! a newer one. An exchange keeps the state it began with to its end; a connection without an exchange
+//! keeps none, so an old generation is gone when its last exchange is. Costs one atomic load an exchange.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::buf::{Budget, Pool};
+use crate::exchange::Core;
+use crate::observe::{Observer, RequestIds};
+use crate::runtime::Stop;
+
+/// What a core has from its start to its end, whichever generation it serves. Clones are handles to the
+/// same things.
+#[derive(Clone, Debug)]
+pub struct Lasting {
+    /// Blocks for bytes.
+    pub blocks: Pool,
+    /// Memory for bodies that are held, of all cores.
+    pub budget: Budget,
+    /// Given when the process ends.
+    pub stop: Stop,
+    /// Request ids of this core.
+    pub ids: Rc<RequestIds>,
+    /// Where the records of exchanges go.
+    pub observer: Observer,
+    /// Open client connections.
+    pub connections: Rc<Cell<usize>>,
+    /// Exchanges that panicked.
+    pub panics: Rc<Cell<u64>>,
+}
+
+impl Lasting {
+    /// A core that begins; `seed` makes its request ids its own.
+    #[must_use]
+    pub fn new(blocks: Pool, budget: Budget, observer: Observer, seed: u64) -> Self {
+        Self {
+            blocks,
+            budget,
+            stop: Stop::default(),
+            observer,
+            ids: Rc::new(RequestIds::new(seed)),
+            connections: Rc::default(),
+            panics: Rc::default(),
+        }
+    }
+}
+
+/// Where generations come from; shared by all cores.
+pub trait Blueprint: fmt::Debug {
+    /// Number of the newest generation: one atomic load.
+    fn newest(&self) -> u64;
+
+    /// A core's state of the newest generation. It takes over from `previous`, the state of the
+    /// generation that the core served until now, what did not change in between. Runs on the core,
+    /// between two exchanges, and so has to be short.
+    fn core(&self, lasting: &Lasting, previous: Option<&Core>) -> Core;
+}
+
+/// The generations of one core.
+pub struct Generations {
+    lasting: Lasting,
+    blueprint: Arc<dyn Blueprint>,
+    current: RefCell<Rc<Core>>,
+}
+
+impl Generations {
+    /// Begins with the newest generation.
+    #[must_use]
+    pub fn new(blueprint: Arc<dyn Blueprint>, lasting: Lasting) -> Self {
+        let first = Rc::new(blueprint.core(&lasting, None));
+        Self {
+            lasting,
+            blueprint,
+            current: RefCell::new(first),
+        }
+    }
+
+    /// The newest generation, for an exchange that begins.
+    #[must_use]
+    pub fn current(&self) -> Rc<Core> {
+        let core = Rc::clone(&self.current.borrow());
+        if core.generation == self.blueprint.newest() {
+            return core;
+        }
+        let next = Rc::new(self.blueprint.core(&self.lasting, Some(&core)));
+        self.current.replace(Rc::clone(&next));
+        next
+    }
+
+    /// What this core has in every generation.
+    #[must_use]
+    pub fn lasting(&self) -> &Lasting {
+        &self.lasting
+    }
+
+    /// How long a client connection may be idle, in the generation that was looked at last.
+    pub(super) fn keepalive(&self) -> Duration {
+        self.current.borrow().settings.keepalive
+    }
+}
+
+impl fmt::Debug for Generations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generations")
+            .field("current", &self.current.borrow().generation)
+            .finish_non_exhaustive()
+    }
+}
