@@ -245,7 +245,7 @@ pub(super) async fn beside(
         };
         match sent {
             Err(over) => over,
-            Ok(read) => match race(relaying, client.left()).await {
+            Ok(read) => match race(relaying, Box::pin(client.left())).await {
                 Either::First(result) => (end_of(result), read),
                 Either::Second(()) => (EndReason::ClientClosed, read),
             },
@@ -272,6 +272,12 @@ pub(super) async fn refused(
     Ok(prepared.next(end, false))
 }
 
+/// Waits until a client whose bytes are not read any more has left. On the heap: it is rare, and a
+/// timer is large.
+async fn left(settings: &Settings, client: &Stream) {
+    Box::pin(settings.watched(client).left()).await;
+}
+
 /// Waits until the client has left. Bytes that it sends meanwhile are the next request: they are
 /// kept up to `capacity` bytes in all, and beyond that the kernel keeps them.
 pub(super) async fn client_gone(
@@ -285,11 +291,11 @@ pub(super) async fn client_gone(
             return;
         }
         let Some(room) = input.room(capacity) else {
-            return settings.watched(client).left().await;
+            return left(settings, client).await;
         };
         match client.try_read(room) {
             Ok(0) if settings.half_close == HalfClose::Tolerate => {
-                return settings.watched(client).left().await;
+                return left(settings, client).await;
             }
             Ok(0) => return,
             Ok(count) => input.filled(count),

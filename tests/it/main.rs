@@ -14,7 +14,9 @@
 )]
 
 mod alias;
+mod cancel;
 mod captures;
+mod clocks;
 mod early;
 mod facts;
 mod hold;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use crate::support::client::Client;
@@ -126,6 +127,14 @@ impl Setup {
         self.listed.push_str(&format!(
             "  - {{ name: listed-{number}, dialect: {dialect}, base_url: \"http://{at}\", auth: none\
              {comma}{rest} }}\n"
+        ));
+        self
+    }
+
+    /// As [`Self::provider`], known by a name, on port 80.
+    pub(crate) fn named_provider(mut self, name: &str, rest: &str) -> Self {
+        self.listed.push_str(&format!(
+            "  - {{ name: named, dialect: openai, base_url: \"http://{name}\", auth: none, {rest} }}\n"
         ));
         self
     }
@@ -265,6 +274,37 @@ impl Gateway {
     /// Standard output and standard error so far, in order of arrival.
     pub(crate) fn output(&self) -> String {
         self.output.lock().unwrap().clone()
+    }
+
+    /// The access line of the first exchange for which `wanted` holds; fails the test if none comes.
+    pub(crate) fn access_line(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut found = None;
+        let came = eventually(|| {
+            found = self.access_lines().into_iter().find(&wanted);
+            found.is_some()
+        });
+        assert!(came, "no access line with {what}");
+        found.unwrap()
+    }
+
+    /// The access line whose `end_reason` is this.
+    pub(crate) fn ended(&self, end_reason: &str) -> Value {
+        self.access_line(end_reason, |line| line["end_reason"] == end_reason)
+    }
+
+    /// All access lines so far.
+    pub(crate) fn access_lines(&self) -> Vec<Value> {
+        let output = self.output();
+        let lines = output.lines().filter(|line| line.starts_with('{'));
+        lines
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Descriptors that the process has open.
+    pub(crate) fn descriptors(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.child.id());
+        fs::read_dir(folder).unwrap().count()
     }
 
     fn announced(&self) -> Option<SocketAddr> {

@@ -45,6 +45,11 @@ impl fmt::Debug for Seen {
 }
 
 impl Seen {
+    /// Whether the field that names a case says this.
+    pub(crate) fn case_is(&self, case: &str) -> bool {
+        self.head.value("x-case").is_some_and(|value| value == case)
+    }
+
     pub(crate) fn is_complete(&self) -> bool {
         self.end == Some(End::Complete)
     }
@@ -376,6 +381,24 @@ impl Caller {
     /// Leaves the connection open and unread until the test ends.
     pub(crate) fn stall(&self) {
         while !self.shared.stop.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Reads nothing more until the gateway has gone, or the test has ended.
+    pub(crate) fn stall_until_ended(&self) {
+        let gone = |stream: &TcpStream| {
+            let mut asked = [rustix::event::PollFd::new(
+                stream,
+                rustix::event::PollFlags::RDHUP,
+            )];
+            let now = rustix::event::Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            };
+            rustix::event::poll(&mut asked, Some(&now)).unwrap() > 0
+        };
+        while !self.shared.stop.load(Ordering::SeqCst) && !gone(self.wire.stream()) {
             std::thread::sleep(Duration::from_millis(10));
         }
     }
