@@ -340,6 +340,16 @@ fn tool_is_called_once_and_its_result_is_answered_in_text() {
     answered["messages"] = json!([{"role": "tool", "content": "lanegate"}]);
     let reply = Client::new(&mock).without_script(CHAT, &answered);
     assert_eq!(reply["choices"][0]["finish_reason"], "stop");
+    let told: Vec<_> = mock
+        .requests()
+        .into_iter()
+        .map(|request| (request.model.unwrap(), request.tool_result))
+        .collect();
+    let name = || "mock-tool".to_owned();
+    assert_eq!(
+        told,
+        [(name(), None), (name(), Some("lanegate".to_owned()))]
+    );
 
     let messages =
         json!({"model": "m", "stream": true, "tools": [{"name": "Bash", "input_schema": schema}]});
@@ -356,12 +366,14 @@ fn tool_is_called_once_and_its_result_is_answered_in_text() {
 
     let responses = json!({"model": "m", "stream": true, "tools": [{"type": "namespace", "name": "group",
         "tools": [{"type": "function", "name": "exec", "parameters": schema}]}]});
-    let events = ask(&mock, RESPONSES, "tool", &responses.to_string()).events();
+    let script = "tool; command=echo other";
+    let events = ask(&mock, RESPONSES, script, &responses.to_string()).events();
     let item = &events.last().unwrap()["response"]["output"][0];
     assert_eq!(
         (&item["name"], &item["namespace"]),
         (&json!("exec"), &json!("group"))
     );
+    let arguments = r#"{"command":"echo other"}"#;
     assert_eq!(item["arguments"], arguments);
     let deltas = events.iter().filter_map(|event| event["delta"].as_str());
     assert_eq!(deltas.collect::<String>(), arguments);

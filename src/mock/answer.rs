@@ -86,9 +86,9 @@ pub(crate) struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     fn new(facts: &'a Facts, script: &Script) -> Self {
-        let may_call = script.tool && !facts.after_tool;
+        let may_call = script.tool && facts.tool_result.is_none();
         let call = if may_call {
-            tool::call(&facts.tools)
+            tool::call(&facts.tools, script.command.as_deref())
         } else {
             None
         };

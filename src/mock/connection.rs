@@ -9,7 +9,7 @@ use crate::mock::Shared;
 use crate::mock::answer::{Request, Route};
 use crate::mock::brace::Brace;
 use crate::mock::facts::{Dialect, Facts};
-use crate::mock::journal::{Recorded, Ticket};
+use crate::mock::journal::{self, Recorded, Ticket};
 use crate::mock::script::{Close, Early, Execute, Framing, Script, Silence, WAIT_MAX};
 use crate::mock::send::{self, Manner, Sent};
 use crate::mock::socket;
@@ -118,6 +118,7 @@ impl Exchange<'_> {
             return Ok(Next::Close);
         }
         let facts = self.facts(&body);
+        self.understood(&facts);
         if self.head.header("x-mock").is_none() {
             script = Script::from_model(&facts.model).unwrap_or(script);
         }
@@ -293,6 +294,15 @@ impl Exchange<'_> {
             Route::Models | Route::Root | Route::Health | Route::Upgrade | Route::Unknown => {
                 Facts::default()
             }
+        }
+    }
+
+    fn understood(&self, facts: &Facts) {
+        if matches!(self.route, Route::Model(_)) {
+            self.shared.journal.update(self.ticket, |record| {
+                record.model = Some(facts.model.clone());
+                record.tool_result = facts.tool_result.as_deref().map(journal::result_kept);
+            });
         }
     }
 

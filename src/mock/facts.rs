@@ -19,8 +19,8 @@ pub(crate) struct Facts {
     pub(crate) model: String,
     pub(crate) stream: bool,
     pub(crate) include_usage: bool,
-    /// The conversation waits for the model after a tool result.
-    pub(crate) after_tool: bool,
+    /// Text of the tool result after which the conversation waits for the model.
+    pub(crate) tool_result: Option<String>,
     /// Tools that may be called, in order; none if the request forbids calls.
     pub(crate) tools: Vec<Tool>,
 }
@@ -49,37 +49,49 @@ impl Facts {
             model: body["model"].as_str().unwrap_or("unnamed").to_owned(),
             stream: body["stream"] == true,
             include_usage: body["stream_options"]["include_usage"] == true,
-            after_tool: ends_in_tool_result(dialect, &body),
+            tool_result: tool_result(dialect, &body),
             tools: tools(&body),
         }
     }
 }
 
 /// Looks at the last entry that is not an instruction: some clients put a system message last.
-fn ends_in_tool_result(dialect: Dialect, body: &Value) -> bool {
+fn tool_result(dialect: Dialect, body: &Value) -> Option<String> {
     let list = match dialect {
         Dialect::Chat | Dialect::Messages => &body["messages"],
         Dialect::Responses => &body["input"],
     };
     let entries = list.as_array().map(Vec::as_slice).unwrap_or_default();
     let instruction = |entry: &&Value| entry["role"] == "system" || entry["role"] == "developer";
-    let Some(last) = entries.iter().rev().find(|entry| !instruction(entry)) else {
-        return false;
-    };
-    match dialect {
-        Dialect::Chat => last["role"] == "tool" || last["role"] == "function",
+    let last = entries.iter().rev().find(|entry| !instruction(entry))?;
+    let result = match dialect {
+        Dialect::Chat => {
+            let is_result = last["role"] == "tool" || last["role"] == "function";
+            is_result.then_some(&last["content"])
+        }
         Dialect::Messages => {
             let parts = last["content"]
                 .as_array()
                 .map(Vec::as_slice)
                 .unwrap_or_default();
-            parts.iter().any(|part| part["type"] == "tool_result")
+            let result = parts.iter().find(|part| part["type"] == "tool_result");
+            result.map(|part| &part["content"])
         }
         Dialect::Responses => {
             let kind = last["type"].as_str().unwrap_or_default();
-            kind.ends_with("_call_output")
+            kind.ends_with("_call_output").then_some(&last["output"])
         }
-    }
+    };
+    result.map(text)
+}
+
+/// A text, or the texts of a list of parts one after the other; images and the like say nothing.
+fn text(content: &Value) -> String {
+    let parts = content.as_array().map(Vec::as_slice).unwrap_or_default();
+    let texts = parts.iter().filter_map(|part| part["text"].as_str());
+    content
+        .as_str()
+        .map_or_else(|| texts.collect(), str::to_owned)
 }
 
 fn tools(body: &Value) -> Vec<Tool> {
@@ -150,17 +162,20 @@ mod tests {
 
     #[test]
     fn tool_result_is_seen_in_each_dialect() {
-        let chat = json!({"messages": [{"role": "user"}, {"role": "tool"}]});
-        assert!(read(Dialect::Chat, &chat).after_tool);
+        let result = |dialect, body: Value| read(dialect, &body).tool_result;
+        let chat = json!({"messages": [{"role": "user"}, {"role": "tool", "content": "done"}]});
+        assert_eq!(result(Dialect::Chat, chat).as_deref(), Some("done"));
         let messages = json!({"messages": [
-            {"role": "user", "content": [{"type": "tool_result"}]}, {"role": "system", "content": []}
+            {"role": "user", "content": [{"type": "text", "text": "no"}, {"type": "tool_result",
+                "content": [{"type": "text", "text": "do"}, {"type": "image"}, {"text": "ne"}]}]},
+            {"role": "system", "content": []},
         ]});
-        assert!(read(Dialect::Messages, &messages).after_tool);
+        assert_eq!(result(Dialect::Messages, messages).as_deref(), Some("done"));
         let responses = json!({"input": [{"type": "function_call_output"}]});
-        assert!(read(Dialect::Responses, &responses).after_tool);
+        assert_eq!(result(Dialect::Responses, responses).as_deref(), Some(""));
         let spoken = json!({"messages": [{"role": "tool"}, {"role": "user", "content": "x"}]});
-        assert!(!read(Dialect::Chat, &spoken).after_tool);
-        assert!(!read(Dialect::Responses, &json!({"input": "hello"})).after_tool);
+        assert_eq!(result(Dialect::Chat, spoken), None);
+        assert_eq!(result(Dialect::Responses, json!({"input": "hello"})), None);
     }
 
     #[test]

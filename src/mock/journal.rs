@@ -18,6 +18,8 @@ use serde_json::{Value, json};
 const RECORDS_MAX: usize = 4096;
 /// Body bytes that `GET /mock/requests` shows of one record.
 const BODY_SHOWN_MAX: usize = 4096;
+/// Bytes kept of a tool result.
+const TOOL_RESULT_BYTES_MAX: usize = 4096;
 
 /// One request as it reached the mock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -38,6 +40,11 @@ pub struct Recorded {
     pub body_len: u64,
     /// The body came in chunks.
     pub chunked: bool,
+    /// The model answered for, on the paths of the dialects: `unnamed` if the body names none, `unread`
+    /// if it is no JSON object.
+    pub model: Option<String>,
+    /// Text of the tool result that the body ends in, at most 4096 bytes of it.
+    pub tool_result: Option<String>,
     /// Trailer lines as received.
     pub trailers: Vec<u8>,
     /// The framing came to its end.
@@ -79,6 +86,8 @@ impl Recorded {
             "head": self.head_text(),
             "body_len": self.body_len,
             "body_base64": small.then(|| base64(&self.body)),
+            "model": self.model,
+            "tool_result": self.tool_result,
             "chunked": self.chunked,
             "trailers": latin1_text(&self.trailers),
             "complete": self.complete,
@@ -179,6 +188,15 @@ impl Journal {
     }
 }
 
+/// The beginning of a tool result that a record has room for.
+pub(crate) fn result_kept(text: &str) -> String {
+    let mut end = text.len().min(TOOL_RESULT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
 pub(crate) fn latin1_text(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| char::from(*byte)).collect()
 }
@@ -219,6 +237,16 @@ mod tests {
         ] {
             assert_eq!(base64(plain.as_bytes()), coded);
         }
+    }
+
+    #[test]
+    fn kept_result_ends_at_a_character() {
+        assert_eq!(result_kept("done"), "done");
+        let long = "é".repeat(TOOL_RESULT_BYTES_MAX);
+        assert_eq!(
+            result_kept(&format!("x{long}")).len(),
+            TOOL_RESULT_BYTES_MAX - 1
+        );
     }
 
     #[test]

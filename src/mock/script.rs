@@ -1,7 +1,7 @@
 //! The script of one answer: a list of `key=value` pairs, parsed strictly.
 //!
 //! Strict because a misspelt key in a test would otherwise test nothing and pass. Values are taken as
-//! they stand; in `body` and `header` a `%XX` stands for one byte, since `;` ends a pair and a header
+//! they stand; in `body`, `command` and `header` a `%XX` stands for one byte, since `;` ends a pair and a header
 //! line cannot hold a line feed.
 
 use std::fmt;
@@ -26,6 +26,8 @@ pub struct Script {
     pub(crate) body: Option<Vec<u8>>,
     pub(crate) file: Option<String>,
     pub(crate) tool: bool,
+    /// What a shell-like tool is told to run.
+    pub(crate) command: Option<String>,
     pub(crate) echo: bool,
     pub(crate) framing: Option<Framing>,
     /// Body bytes of one write, at least 1.
@@ -196,6 +198,7 @@ impl Script {
             "file" if !value.is_empty() => self.file = Some(value.to_owned()),
             "file" => return Err(bad(key, "the name of a response file")),
             "tool" => self.tool = value.is_empty() || boolean(key, value)?,
+            "command" => self.command = Some(command(key, value)?),
             "echo" if value == "head" => self.echo = true,
             "echo" => return Err(bad(key, "`head`")),
             "framing" => self.framing = Some(framing(key, value)?),
@@ -262,6 +265,15 @@ fn status(key: &str, value: &str) -> Result<u16, ScriptError> {
     } else {
         Err(bad(key, "a status from 200 to 599"))
     }
+}
+
+fn command(key: &str, value: &str) -> Result<String, ScriptError> {
+    let form = "a shell command";
+    let command = String::from_utf8(percent_decoded(key, value)?).map_err(|_| bad(key, form))?;
+    if command.is_empty() {
+        return Err(bad(key, form));
+    }
+    Ok(command)
 }
 
 fn header(key: &str, value: &str) -> Result<(String, String), ScriptError> {
@@ -391,6 +403,7 @@ mod tests {
     fn every_key_is_read() {
         let script = parsed(
             "status=429; header=Retry-After: 2; header=x-a:b%3Bc; body=a%0Ab; file=chat-text.sse; tool; \
+             command=a%3B b; \
              echo=head; framing=close; piece=3; cuts=1, 5,9; pause=10ms; first=2s; events=7; \
              event_bytes=100; cut=rst:40; silence=12:30ms; early=64; early_close=false; stall=5; \
              execute=brace; close=idle:5ms; interim=103; interim=100",
@@ -404,6 +417,7 @@ mod tests {
             body: Some(b"a\nb".to_vec()),
             file: Some("chat-text.sse".to_owned()),
             tool: true,
+            command: Some("a; b".to_owned()),
             echo: true,
             framing: Some(Framing::Close),
             piece: Some(3),

@@ -6,6 +6,8 @@ use crate::mock::facts::Tool;
 
 /// Parameters by which a shell-like tool is known, in the clients of 2026-11.
 const COMMAND_KEYS: [&str; 3] = ["command", "cmd", "commands"];
+/// What a tool is told to run if the script does not say.
+const COMMAND: &str = "echo lanegate";
 /// Nested schemas followed; deeper ones get null.
 const DEPTH_MAX: u8 = 8;
 
@@ -19,7 +21,7 @@ pub(crate) struct Call<'a> {
 
 /// A call of the first tool that must be given a command, else of the first that may be given one,
 /// else of the first tool. No tool, no call.
-pub(crate) fn call(tools: &[Tool]) -> Option<Call<'_>> {
+pub(crate) fn call<'a>(tools: &'a [Tool], command: Option<&str>) -> Option<Call<'a>> {
     let requires = |tool: &&Tool| required(&tool.schema).any(|key| COMMAND_KEYS.contains(&key));
     let permits = |tool: &&Tool| command_key(&tool.schema).is_some();
     let shell = tools
@@ -30,14 +32,17 @@ pub(crate) fn call(tools: &[Tool]) -> Option<Call<'_>> {
     Some(Call {
         name: &tool.name,
         namespace: tool.namespace.as_deref(),
-        arguments: arguments(&tool.schema),
+        arguments: arguments(&tool.schema, command.unwrap_or(COMMAND)),
     })
 }
 
-fn arguments(schema: &Value) -> Value {
+fn arguments(schema: &Value, to_run: &str) -> Value {
     let mut filled = object(schema, 0);
     if let Some(key) = command_key(schema) {
-        filled.insert(key.to_owned(), command(key, &schema["properties"][key]));
+        filled.insert(
+            key.to_owned(),
+            command(key, &schema["properties"][key], to_run),
+        );
     }
     Value::Object(filled)
 }
@@ -51,11 +56,11 @@ fn command_key(schema: &Value) -> Option<&'static str> {
 
 /// A text, or a list for schemas that want one: words of one command for `command`, as Codex has it,
 /// and whole commands for `commands`, as Cline has it.
-fn command(key: &str, schema: &Value) -> Value {
+fn command(key: &str, schema: &Value, to_run: &str) -> Value {
     match (type_of(schema), key) {
-        ("array", "commands") => json!(["echo lanegate"]),
-        ("array", _) => json!(["bash", "-lc", "echo lanegate"]),
-        _ => json!("echo lanegate"),
+        ("array", "commands") => json!([to_run]),
+        ("array", _) => json!(["bash", "-lc", to_run]),
+        _ => json!(to_run),
     }
 }
 
@@ -137,32 +142,32 @@ mod tests {
             tool("task", optional),
             tool("exec", needed),
         ];
-        let chosen = call(&tools).unwrap();
+        let chosen = call(&tools, None).unwrap();
         assert_eq!(
             (chosen.name, chosen.arguments),
             ("exec", json!({"cmd": "echo lanegate"}))
         );
-        let chosen = call(&tools[..2]).unwrap();
+        let chosen = call(&tools[..2], None).unwrap();
         assert_eq!(
             chosen.arguments,
             json!({"command": "echo lanegate", "prompt": "lanegate"})
         );
         assert_eq!(
-            call(&tools[..1]).unwrap().arguments,
+            call(&tools[..1], Some("ls")).unwrap().arguments,
             json!({"path": "lanegate"})
         );
-        assert!(call(&[]).is_none());
+        assert!(call(&[], None).is_none());
     }
 
     #[test]
     fn lists_of_commands_and_of_words() {
         let words = json!({"properties": {"command": {"type": "array"}}});
         assert_eq!(
-            arguments(&words),
-            json!({"command": ["bash", "-lc", "echo lanegate"]})
+            arguments(&words, "ls"),
+            json!({"command": ["bash", "-lc", "ls"]})
         );
         let whole = json!({"properties": {"commands": {"type": ["null", "array"]}}});
-        assert_eq!(arguments(&whole), json!({"commands": ["echo lanegate"]}));
+        assert_eq!(arguments(&whole, "ls"), json!({"commands": ["ls"]}));
     }
 
     #[test]
@@ -181,7 +186,7 @@ mod tests {
             "s": "lanegate", "n": 1, "m": 7, "b": false, "e": "x", "c": 3, "l": [], "f": [1],
             "o": {"i": false}, "a": 1, "missing": "lanegate",
         });
-        assert_eq!(arguments(&schema), expected);
+        assert_eq!(arguments(&schema, COMMAND), expected);
     }
 
     #[test]
@@ -190,7 +195,7 @@ mod tests {
         for _ in 0..40 {
             schema = json!({"required": ["x"], "properties": {"x": schema}});
         }
-        let depth = arguments(&schema).to_string().matches('{').count();
+        let depth = arguments(&schema, COMMAND).to_string().matches('{').count();
         assert_eq!(depth, usize::from(DEPTH_MAX) + 1);
     }
 }
