@@ -72,12 +72,12 @@ class Program:
 
 
 class Gateway(Program):
-    """`lanegate serve` with a configuration file; passes the clients' credentials on."""
+    """`lanegate serve` with a configuration file; by default it passes the clients' credentials on."""
 
-    def __init__(self, binary: Path, driver: str, provider: str) -> None:
+    def __init__(self, binary: Path, driver: str, provider: str, configuration: str = CONFIGURATION) -> None:
         folder = tempfile.TemporaryDirectory(prefix="lanegate-clients-")
         config = Path(folder.name) / "lanegate.yaml"
-        config.write_text(CONFIGURATION.format(driver=driver, provider=provider))
+        config.write_text(configuration.format(driver=driver, provider=provider))
         super().__init__([str(binary), "serve", "--config", str(config)], folder)
         self.url = self.await_("the gateway", self._listening)
 
@@ -89,10 +89,10 @@ class Gateway(Program):
 class Mock(Program):
     """`lanegate mock`. It prints no port that it was given by the system, so it is told a free one."""
 
-    def __init__(self, binary: Path) -> None:
+    def __init__(self, binary: Path, script: str = "") -> None:
         address = f"127.0.0.1:{free_port()}"
         folder = tempfile.TemporaryDirectory(prefix="lanegate-clients-")
-        super().__init__([str(binary), "mock", "--listen", address], folder)
+        super().__init__([str(binary), "mock", "--listen", address, "--script", script], folder)
         self.url = self.await_("the mock provider", lambda: answering(f"http://{address}"))
 
 
