@@ -1,0 +1,120 @@
+//! What deploy/ hands out still fits the program: its examples are configurations, its limits agree.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use lanegate::config;
+use rcgen::{CertifiedKey, generate_simple_self_signed};
+use tempfile::TempDir;
+
+const FOLDER: &str = "deploy/examples";
+const UNIT: &str = include_str!("../deploy/lanegate.service");
+const CONTAINERFILE: &str = include_str!("../deploy/Containerfile");
+const MANIFEST: &str = include_str!("../Cargo.toml");
+
+/// A folder with the examples and the files that they name.
+fn site() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let CertifiedKey { cert, signing_key } =
+        generate_simple_self_signed(vec!["gateway.test".to_owned()]).unwrap();
+    for name in ["tls", "secrets"] {
+        fs::create_dir(at(name)).unwrap();
+    }
+    for (name, content) in [
+        ("tls/certificate.pem", cert.pem()),
+        ("tls/key.pem", signing_key.serialize_pem()),
+        ("tls/site-authority.pem", cert.pem()),
+        ("secrets/openai", "sk-openai-hush\n".to_owned()),
+        ("secrets/anthropic", "sk-ant-hush\n".to_owned()),
+    ] {
+        fs::write(at(name), content).unwrap();
+    }
+    for name in examples() {
+        fs::copy(Path::new(FOLDER).join(&name), at(&name)).unwrap();
+    }
+    folder
+}
+
+fn examples() -> BTreeSet<String> {
+    fs::read_dir(FOLDER)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect()
+}
+
+/// `lanegate check`, with or without the variables that the examples name.
+fn check(folder: &Path, example: &str, variables: &[(&str, &str)]) -> (bool, String, String) {
+    let done = Command::new(env!("CARGO_BIN_EXE_lanegate"))
+        .args(["check", "--config"])
+        .arg(folder.join(example))
+        .env_clear()
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (done.status.success(), text(done.stdout), text(done.stderr))
+}
+
+#[test]
+fn every_example_is_a_configuration() {
+    let site = site();
+    let variables = [
+        ("OPENAI_API_KEY", "sk-openai-hush"),
+        ("ANTHROPIC_API_KEY", "sk-ant-hush"),
+    ];
+    let names = examples();
+    assert!(names.len() >= 3, "{names:?}");
+    for name in names {
+        let (accepted, effective, errors) = check(site.path(), &name, &variables);
+        assert!(accepted, "{name}: {errors}");
+        assert!(!effective.contains("hush"), "{name} shows a secret");
+    }
+}
+
+#[test]
+fn no_example_starts_without_its_credentials() {
+    let site = site();
+    fs::remove_dir_all(site.path().join("secrets")).unwrap();
+    for name in examples() {
+        let (accepted, _, errors) = check(site.path(), &name, &[]);
+        assert!(!accepted, "{name}");
+        assert!(errors.contains("providers["), "{name}: {errors}");
+    }
+}
+
+#[test]
+fn service_manager_waits_longer_than_the_drain() {
+    let minutes = UNIT
+        .lines()
+        .find_map(|line| line.strip_prefix("TimeoutStopSec=")?.strip_suffix("min"));
+    let limit = Duration::from_secs(60 * minutes.unwrap().parse::<u64>().unwrap());
+    let smallest = "providers: [{ name: a, dialect: openai, base_url: \"http://h\" }]";
+    let config = config::parse(smallest, &|_| None).unwrap();
+    assert!(limit > config.timeouts.drain, "{limit:?}");
+    let seconds = CONTAINERFILE.split("--time ").nth(1).unwrap();
+    let seconds: u64 = seconds.split(' ').next().unwrap().parse().unwrap();
+    assert!(
+        Duration::from_secs(seconds) > config.timeouts.drain,
+        "{seconds}"
+    );
+}
+
+#[test]
+fn container_is_built_with_the_compiler_that_the_project_names() {
+    let version = MANIFEST
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+        .unwrap();
+    let [build, run] = ["AS build", "FROM debian:"].map(|mark| {
+        let line = CONTAINERFILE.lines().find(|line| line.contains(mark));
+        line.unwrap()
+    });
+    assert!(build.starts_with(&format!("FROM rust:{version}-slim-bookworm ")));
+    assert_eq!(run, "FROM debian:bookworm-slim");
+}
