@@ -20,6 +20,7 @@ mod clocks;
 mod early;
 mod facts;
 mod hold;
+mod idle;
 mod mocked;
 mod process;
 mod relay;
