@@ -23,6 +23,7 @@ mod hold;
 mod mocked;
 mod process;
 mod relay;
+mod reload;
 mod responses;
 mod retry;
 mod routing;
