@@ -16,7 +16,7 @@ pub use reload::{Control, InForce, ReloadError, ReloadReport, Reread};
 
 use std::fmt;
 use std::future::Future;
-use std::io;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -195,12 +195,11 @@ fn start<F: Future<Output = ()>>(
     Ok(())
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "what the operator has to know of a process that runs"
-)]
+/// Tells the operator. In one piece, so that no other line comes in between.
 fn report(words: &str) {
-    eprintln!("lanegate: {words}");
+    let line = format!("lanegate: {words}\n");
+    // Who closed standard error does not want to hear more.
+    let _nobody_reads = io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// A flag that the first SIGTERM or SIGINT sets; the second ends the process.

@@ -5,7 +5,7 @@
     reason = "tests block a core on purpose and watch it from another thread"
 )]
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::rc::Rc;
@@ -14,6 +14,7 @@ use std::sync::{Arc, Weak};
 
 use super::*;
 use crate::exchange::{Core, Generations, OpenConnection, serve_connection};
+use crate::observe::AccessLog;
 use crate::runtime::{Listener, sleep, spawn};
 use crate::server::heartbeat::Change;
 use crate::upstream::EndpointId;
@@ -33,8 +34,13 @@ fn config(ports: &[u16], more: &str) -> Config {
     config::parse(&yaml, &|_| None).unwrap()
 }
 
+fn share(config: &Config) -> Share {
+    let recorder = Recorder::start(AccessLog::None).unwrap();
+    Share::new(config, 1, recorder.observer())
+}
+
 fn published(config: Config) -> (Arc<Published>, Generations) {
-    let share = Share::new(&config, 1);
+    let share = share(&config);
     let published = Arc::new(Published::new(Plan::first(config)));
     let generations = Generations::new(published.clone(), share.lasting(1));
     (published, generations)
@@ -145,7 +151,7 @@ fn an_idle_connection_holds_no_generation() {
 }
 
 fn generations_of(published: &Arc<Published>) -> Generations {
-    let share = Share::new(&published.plan().config, 1);
+    let share = share(&published.plan().config);
     Generations::new(published.clone(), share.lasting(1))
 }
 
@@ -256,7 +262,7 @@ fn a_blocked_core_becomes_unready_and_then_dead() {
         for core in 0..2 {
             let worker = Worker {
                 core,
-                share: Share::new(&published.plan().config, 1),
+                share: share(&published.plan().config),
                 heartbeats: heartbeats.clone(),
                 published: Arc::clone(&published),
                 listeners: Vec::new(),
