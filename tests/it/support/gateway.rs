@@ -337,10 +337,12 @@ impl Gateway {
         kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
         let mut said = String::new();
         let answered = eventually(|| {
-            said = self.output()[before..].to_owned();
+            let output = self.output();
+            let lines = output[before..].split_inclusive('\n');
+            // Lines of the access log come on their own.
+            said = lines.filter(|line| !line.starts_with('{')).collect();
             // A failure follows the words that introduce it.
-            let last = said.lines().last().unwrap_or_default();
-            said.ends_with('\n') && !last.ends_with(':')
+            said.ends_with('\n') && !said.ends_with(":\n")
         });
         assert!(answered, "nothing about a reload: {said:?}");
         said
