@@ -43,8 +43,16 @@ pub const ATTEMPTS: u32 = 2;
 /// Pause between two accepts that failed for want of descriptors or memory, milliseconds.
 pub const ACCEPT_PAUSE_MS: u64 = 10;
 
-/// Interval at which a core looks at its flags and prunes its pools, milliseconds.
+/// Interval at which a core says that it runs, looks at its flags and prunes its pools, milliseconds.
 pub const BEAT_MS: u64 = 100;
+
+/// Age of a core's last beat above which the process is not ready for new work, milliseconds. Twenty
+/// missed beats: no stage may take a hundredth of it, so that a core which does is stuck and not slow.
+pub const READY_MS: u64 = 2_000;
+
+/// Age of a core's last beat above which the process is not believed alive, milliseconds. Late enough
+/// that a paused machine comes back before its supervisor ends it.
+pub const ALIVE_MS: u64 = 10_000;
 
 /// Pending connections asked of the kernel per listener; the kernel caps it at `somaxconn`.
 pub const BACKLOG: i32 = 4096;
@@ -111,6 +119,7 @@ pub const REQUEST_PROGRESS_BYTES: u64 = 16 * 1024;
 /// Interval at which a client is looked at while its request waits for something else, milliseconds.
 pub const CLIENT_LOOK_MS: u64 = 100;
 
+const _: () = assert!(BEAT_MS * 10 <= READY_MS && READY_MS < ALIVE_MS);
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
 const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
 const _: () =

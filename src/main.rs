@@ -11,6 +11,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use lanegate::config::{self, Config, Driver, Workers};
 use lanegate::dialect::Dialect;
 use lanegate::mock;
+use lanegate::server::Reread;
 
 /// Where a gateway without a configuration listens.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -102,14 +103,14 @@ fn main() -> ExitCode {
         }
     };
     match cli.command.unwrap_or(Command::Serve(cli.serve)) {
-        Command::Serve(options) => serve(&options),
+        Command::Serve(options) => serve(options),
         Command::Check { config } => check(&config),
         Command::Mock(options) => mock(options),
         Command::Peek { dialect } => peek(&dialect),
     }
 }
 
-fn serve(options: &Serve) -> ExitCode {
+fn serve(options: Serve) -> ExitCode {
     // Held until the process ends: the provider behind the gateway without a configuration.
     let mut provider = None;
     let config = match &options.config {
@@ -127,14 +128,24 @@ fn serve(options: &Serve) -> ExitCode {
         Ok(config) => config,
         Err((code, message)) => return failed(code, &message),
     };
-    override_with(options, &mut config);
+    override_with(&options, &mut config);
     if provider.is_some() {
         say("no configuration given: serving in front of the built-in mock provider");
     }
-    match lanegate::server::run(&config, |running| say(&running.to_string())) {
+    match lanegate::server::run(config, reread(options), |running| say(&running.to_string())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(RUNTIME, &error.to_string()),
     }
+}
+
+/// Reads the configuration again as it was read at the start: what the command line says goes first.
+fn reread(options: Serve) -> Option<Reread> {
+    let path = options.config.clone()?;
+    Some(Box::new(move || {
+        let mut config = config::load(&path)?;
+        override_with(&options, &mut config);
+        Ok(config)
+    }))
 }
 
 fn override_with(options: &Serve, config: &mut Config) {

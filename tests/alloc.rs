@@ -157,8 +157,10 @@ fn start(driver: Driver, provider: SocketAddr, models: &str) -> SocketAddr {
     config.server.workers = Workers::Count(1);
     let (ready, address) = mpsc::channel();
     std::thread::spawn(move || {
-        lanegate::server::run(&config, |running| ready.send(running.addresses[0]).unwrap())
-            .unwrap();
+        lanegate::server::run(config, None, |running| {
+            ready.send(running.addresses[0]).unwrap()
+        })
+        .unwrap();
     });
     address.recv_timeout(PATIENCE).unwrap()
 }

@@ -27,6 +27,7 @@ mod provider;
 mod quantity;
 mod read;
 mod resolve;
+mod restart;
 mod schema;
 
 pub use base_url::{BaseUrl, BaseUrlError};

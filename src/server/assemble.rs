@@ -2,7 +2,6 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::buf::{Budget, Pool};
 use crate::config::{self, Config, ProviderDialect};
@@ -14,48 +13,26 @@ use crate::route::{Mapping, Pattern, Provider, Table};
 use crate::tls::Acceptor;
 use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
 
-/// One generation, from which each core builds its state.
-#[derive(Debug)]
-pub(super) struct Plan {
-    /// Counts from 1 on.
-    pub(super) generation: u64,
-    table: Arc<Table>,
-    endpoints: Vec<Arc<Endpoint>>,
-    pub(super) resolvers: Resolvers,
-    settings: Settings,
-    tls: Option<Acceptor>,
-    observer: Observer,
+/// What is shared out at the start and stays so, whatever the configuration says later.
+#[derive(Clone, Debug)]
+pub(super) struct Share {
     block_bytes: usize,
     budget: Budget,
+    observer: Observer,
     /// Client connections that one core may have.
     pub(super) connections: usize,
-    /// Longest wait for running exchanges at the end.
-    pub(super) drain: Duration,
 }
 
-impl Plan {
+impl Share {
+    /// The share of one of `workers` cores.
     pub(super) fn new(config: &Config, workers: usize, observer: Observer) -> Self {
-        let providers: Vec<_> = config
-            .providers
-            .iter()
-            .filter(|provider| provider.enabled)
-            .cloned()
-            .collect();
-        let endpoints: Vec<_> = providers.iter().map(endpoint).collect();
         let memory = config.limits.memory();
         let requests = usize::try_from(memory.requests).unwrap_or(usize::MAX);
         Self {
-            resolvers: Resolvers::start(&endpoints),
-            generation: 1,
-            table: Arc::new(Table::new(providers.iter().map(provider).collect())),
-            endpoints,
-            settings: settings(config),
-            tls: config.server.tls.as_ref().map(|tls| tls.acceptor.clone()),
-            observer,
             block_bytes: requests / workers,
             budget: Budget::new(memory.reservations),
+            observer,
             connections: config.limits.connections.div_ceil(workers),
-            drain: config.timeouts.drain,
         }
     }
 
@@ -68,15 +45,67 @@ impl Plan {
             seed,
         )
     }
+}
+
+/// One generation, from which each core builds its state.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// Counts from 1 on.
+    pub(super) generation: u64,
+    /// What all of this follows from.
+    pub(super) config: Arc<Config>,
+    table: Arc<Table>,
+    endpoints: Vec<Arc<Endpoint>>,
+    pub(super) resolvers: Resolvers,
+    settings: Settings,
+    tls: Option<Acceptor>,
+}
+
+impl Plan {
+    /// The generation of the start.
+    pub(super) fn first(config: Config) -> Self {
+        Self::new(1, config, None)
+    }
+
+    /// The generation after this one. What did not change is taken over: sessions that can be resumed,
+    /// resolved names, and with the endpoints the connections of the cores.
+    pub(super) fn next(&self, config: Config) -> Self {
+        Self::new(self.generation.saturating_add(1), config, Some(self))
+    }
+
+    fn new(generation: u64, config: Config, previous: Option<&Self>) -> Self {
+        let acceptor = config.server.tls.as_ref().map(|tls| &tls.acceptor);
+        let kept = previous.and_then(|previous| previous.tls.as_ref());
+        let tls = kept.filter(|kept| acceptor == Some(*kept)).or(acceptor);
+        let endpoints: Vec<_> = enabled(&config)
+            .map(|provider| endpoint(provider, previous))
+            .collect();
+        let resolvers = previous.map(|previous| &previous.resolvers);
+        Self {
+            generation,
+            table: Arc::new(Table::new(enabled(&config).map(provider).collect())),
+            resolvers: Resolvers::start(&endpoints, resolvers),
+            endpoints,
+            settings: settings(&config),
+            tls: tls.cloned(),
+            config: Arc::new(config),
+        }
+    }
+
+    /// Where a provider of this generation is reached.
+    fn endpoint(&self, name: &str) -> Option<&Arc<Endpoint>> {
+        let position = enabled(&self.config).position(|provider| provider.name == name)?;
+        self.endpoints.get(position)
+    }
 
     /// The state of one core in this generation.
-    pub(super) fn core(&self, lasting: &Lasting, _previous: Option<&Core>) -> Core {
+    pub(super) fn core(&self, lasting: &Lasting, previous: Option<&Core>) -> Core {
         Core {
             generation: self.generation,
             settings: self.settings,
             tls: self.tls.clone(),
             table: Arc::clone(&self.table),
-            upstreams: Upstreams::new(&self.endpoints),
+            upstreams: Upstreams::new(&self.endpoints, previous.map(|core| &core.upstreams)),
             blocks: lasting.blocks.clone(),
             budget: lasting.budget.clone(),
             stop: lasting.stop.clone(),
@@ -121,9 +150,14 @@ fn settings(config: &Config) -> Settings {
     }
 }
 
-fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {
+fn enabled(config: &Config) -> impl Iterator<Item = &config::Provider> {
+    config.providers.iter().filter(|provider| provider.enabled)
+}
+
+/// The endpoint of the previous generation where nothing about it changed.
+fn endpoint(provider: &config::Provider, previous: Option<&Plan>) -> Arc<Endpoint> {
     let url = &provider.base_url;
-    Arc::new(Endpoint::new(upstream::Settings {
+    let settings = upstream::Settings {
         host: url.host.clone(),
         port: url.port,
         authority: url.authority.clone(),
@@ -136,7 +170,12 @@ fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {
         request_progress: provider.timeouts.request_progress,
         client_write: provider.timeouts.client_write,
         keepalive_idle: provider.keepalive_idle,
-    }))
+    };
+    match previous.and_then(|previous| previous.endpoint(&provider.name)) {
+        Some(kept) if kept.settings == settings => Arc::clone(kept),
+        Some(old) => Arc::new(Endpoint::following(settings, old)),
+        None => Arc::new(Endpoint::new(settings)),
+    }
 }
 
 fn provider(provider: &config::Provider) -> Provider {

@@ -1,15 +1,22 @@
-//! The process: listeners, one worker per core, signals, and the end.
+//! The process: listeners, one worker per core, signals, new configurations, and the end.
 //!
 //! Main binds every socket before a worker starts, so that a port in use is an error of the start
 //! and not of a core. A panic outside an exchange ends the process: a dead core would silently keep
 //! its share of the connections.
 
 mod assemble;
+mod heartbeat;
 mod publish;
+mod reload;
+#[cfg(test)]
+mod tests;
 mod worker;
 
+pub use reload::{Control, InForce, ReloadError, ReloadReport, Reread};
+
 use std::fmt;
-use std::io;
+use std::future::Future;
+use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,18 +24,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam::channel::{Receiver, Sender, bounded};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::config::{self, Config};
+use crate::limits::BEAT_MS;
 use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on};
-use crate::server::assemble::Plan;
+use crate::server::assemble::{Plan, Share};
+use crate::server::heartbeat::{Bounds, Heartbeats, Watch};
 use crate::server::publish::Published;
+use crate::server::reload::FIRST_RESOLUTION;
 use crate::server::worker::Worker;
-
-/// Longest wait for the first name resolution before the listeners open.
-const FIRST_RESOLUTION: Duration = Duration::from_secs(2);
 
 /// How the process runs, once it serves.
 #[derive(Clone, Debug)]
@@ -39,6 +46,8 @@ pub struct Running {
     pub driver: Driver,
     /// Number of workers.
     pub workers: usize,
+    /// Asks things of the process while it runs.
+    pub control: Control,
 }
 
 impl fmt::Display for Running {
@@ -81,12 +90,18 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 /// Serves until SIGTERM or SIGINT, then lets running exchanges finish within `timeouts.drain`. A
-/// second signal ends the process at once with status 1.
+/// second signal ends the process at once with status 1. SIGHUP reads the configuration again with
+/// `reread`, where there is a file to read; standard error says what came of it.
 ///
 /// # Errors
 /// When the start fails; nothing was served then.
-pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartError> {
+pub fn run(
+    config: Config,
+    reread: Option<Reread>,
+    ready: impl FnOnce(&Running),
+) -> Result<(), StartError> {
     let stop = stop_signal().map_err(StartError::System)?;
+    let reload = flag_of(SIGHUP).map_err(StartError::System)?;
     let driver = driver(config.server.driver);
     block_on(driver, async {}).map_err(|error| StartError::Driver(driver, error))?;
     let workers = workers(config.server.workers);
@@ -100,43 +115,69 @@ pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartErr
         }
     }
     let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
-    let plan = Plan::new(config, workers, recorder.observer());
+    let share = Share::new(&config, workers, recorder.observer());
+    let heartbeats = Heartbeats::new(workers, Bounds::default());
+    let plan = Plan::first(config);
     plan.resolvers.wait_first(FIRST_RESOLUTION);
     let published = Arc::new(Published::new(plan));
+    let control = Control::new(Arc::clone(&published), heartbeats.clone(), reread);
     let (ended, ends) = bounded(workers);
-    for listeners in listeners {
+    for (core, listeners) in listeners.into_iter().enumerate() {
         let worker = Worker {
+            core,
+            share: share.clone(),
+            heartbeats: heartbeats.clone(),
             published: Arc::clone(&published),
             listeners,
             stop: Arc::clone(&stop),
         };
-        start(worker, driver, ended.clone()).map_err(StartError::System)?;
+        start(driver, ended.clone(), move || worker.run()).map_err(StartError::System)?;
     }
     ready(&Running {
         addresses,
         driver,
         workers,
+        control: control.clone(),
     });
-    wait(&ends, workers);
+    attend(&ends, workers, &reload, &control);
     recorder.finish();
     Ok(())
 }
 
-/// Waits until each worker has ended. Their threads stay parked: a runtime that is torn down with
-/// operations in flight is not worth the risk, and the process is about to end.
-fn wait(ends: &Receiver<()>, workers: usize) {
-    for _ in 0..workers {
-        if ends.recv().is_err() {
-            return;
+/// Attends to the process until each worker has ended. Their threads stay parked: a runtime that is torn
+/// down with operations in flight is not worth the risk, and the process is about to end.
+fn attend(ends: &Receiver<()>, workers: usize, reload: &AtomicBool, control: &Control) {
+    let mut watch = Watch::new(control.heartbeats());
+    let mut running = workers;
+    while running > 0 {
+        match ends.recv_timeout(Duration::from_millis(BEAT_MS)) {
+            Ok(()) => running -= 1,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        // Signals that came meanwhile are one: the file is read after the last of them.
+        if reload.swap(false, Ordering::Relaxed) {
+            match control.reload() {
+                Ok(done) => report(&done.to_string()),
+                Err(error) => report(&error.to_string()),
+            }
+        }
+        for change in watch.look() {
+            report(&change.to_string());
         }
     }
 }
 
-fn start(worker: Worker, driver: Driver, ended: Sender<()>) -> io::Result<()> {
+/// Runs `work` on a thread of its own; its panic is the end of the process.
+fn start<F: Future<Output = ()>>(
+    driver: Driver,
+    ended: Sender<()>,
+    work: impl FnOnce() -> F + Send + 'static,
+) -> io::Result<()> {
     let serve = move || {
         let served = catch_unwind(AssertUnwindSafe(|| {
             block_on(driver, async {
-                worker.run().await;
+                work().await;
                 // Nobody waits any more if main is gone.
                 let _main_gone = ended.send(());
                 std::future::pending::<()>().await;
@@ -154,12 +195,11 @@ fn start(worker: Worker, driver: Driver, ended: Sender<()>) -> io::Result<()> {
     Ok(())
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "the last words of a process that ends itself"
-)]
+/// Tells the operator. In one piece, so that no other line comes in between.
 fn report(words: &str) {
-    eprintln!("lanegate: {words}");
+    let line = format!("lanegate: {words}\n");
+    // Who closed standard error does not want to hear more.
+    let _nobody_reads = io::stderr().lock().write_all(line.as_bytes());
 }
 
 /// A flag that the first SIGTERM or SIGINT sets; the second ends the process.
@@ -171,6 +211,13 @@ fn stop_signal() -> io::Result<Arc<AtomicBool>> {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
     }
     Ok(stop)
+}
+
+/// A flag that each delivery of a signal sets.
+fn flag_of(signal: i32) -> io::Result<Arc<AtomicBool>> {
+    let flag = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    Ok(flag)
 }
 
 /// Whether the process was told to end.

@@ -24,6 +24,14 @@ impl Published {
         }
     }
 
+    /// Puts the next generation in force.
+    pub(super) fn publish(&self, plan: Plan) {
+        let generation = plan.generation;
+        self.plan.store(Arc::new(plan));
+        // After the plan: who sees the number finds the plan, or a later one.
+        self.newest.store(generation, Ordering::Release);
+    }
+
     /// The newest plan.
     pub(super) fn plan(&self) -> Arc<Plan> {
         self.plan.load_full()

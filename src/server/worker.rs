@@ -12,12 +12,18 @@ use crate::clock;
 use crate::exchange::{Generations, Lasting, OpenConnection, serve_connection};
 use crate::limits::{ACCEPT_PAUSE_MS, BEAT_MS};
 use crate::runtime::{Listener, sleep, spawn};
+use crate::server::assemble::Share;
+use crate::server::heartbeat::Heartbeats;
 use crate::server::publish::Published;
 use crate::server::told_to_stop;
 
 /// What a worker's thread starts with.
 #[derive(Debug)]
 pub(super) struct Worker {
+    /// Position among the cores.
+    pub(super) core: usize,
+    pub(super) share: Share,
+    pub(super) heartbeats: Heartbeats,
     pub(super) published: Arc<Published>,
     pub(super) listeners: Vec<TcpListener>,
     pub(super) stop: Arc<AtomicBool>,
@@ -26,10 +32,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Serves until told to stop and until the exchanges then running have ended or run out of time.
     pub(super) async fn run(self) {
-        let first = self.published.plan();
-        let (lasting, limit) = (first.lasting(seed()), first.connections);
-        // A generation must not live longer than its exchanges.
-        drop(first);
+        let lasting = self.share.lasting(seed());
         let generations = Rc::new(Generations::new(self.published.clone(), lasting.clone()));
         let mut listeners = Vec::new();
         for socket in self.listeners {
@@ -39,10 +42,15 @@ impl Worker {
             };
             let listener = Rc::new(listener);
             listeners.push(Rc::clone(&listener));
-            spawn(accept(listener, Rc::clone(&generations), limit));
+            spawn(accept(
+                listener,
+                Rc::clone(&generations),
+                self.share.connections,
+            ));
         }
         let beat = Duration::from_millis(BEAT_MS);
         while !told_to_stop(&self.stop) {
+            self.heartbeats.beat(self.core);
             sleep(beat).await;
             generations.current().upstreams.prune().await;
         }
@@ -50,10 +58,12 @@ impl Worker {
         for listener in &listeners {
             listener.shut_down();
         }
-        let deadline = clock::now() + self.published.plan().drain;
+        let deadline = clock::now() + self.published.plan().config.timeouts.drain;
         while lasting.connections.get() > 0 && clock::now() < deadline {
+            self.heartbeats.beat(self.core);
             sleep(beat).await;
         }
+        self.heartbeats.end(self.core);
     }
 }
 

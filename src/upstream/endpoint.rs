@@ -25,7 +25,7 @@ impl EndpointId {
 }
 
 /// What an operator says about a provider's address.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Host name or IP address, without brackets.
     pub host: String,
@@ -76,6 +76,19 @@ impl Endpoint {
             literal: literal.is_some(),
             settings,
         }
+    }
+
+    /// As [`new`](Self::new), with the addresses that an endpoint of an earlier generation found for the
+    /// same host and port, so that a resolver which fails just now is no reason to lose them.
+    #[must_use]
+    pub fn following(settings: Settings, previous: &Self) -> Self {
+        let old = &previous.settings;
+        let same = (&old.host, old.port) == (&settings.host, settings.port);
+        let endpoint = Self::new(settings);
+        if same {
+            endpoint.addresses.store(previous.addresses());
+        }
+        endpoint
     }
 
     /// The addresses last found, in the order to try; empty before the first answer.

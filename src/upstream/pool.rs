@@ -27,6 +27,7 @@ pub struct Pool {
     endpoint: Arc<Endpoint>,
     idle: RefCell<VecDeque<Connection>>,
     limit: Cell<Duration>,
+    retired: Cell<bool>,
 }
 
 impl Pool {
@@ -36,6 +37,7 @@ impl Pool {
             endpoint,
             idle: RefCell::default(),
             limit,
+            retired: Cell::new(false),
         }
     }
 
@@ -67,12 +69,21 @@ impl Pool {
 
     /// Gives a connection back after a complete exchange whose framing left nothing unread.
     pub fn give_back(&self, mut connection: Connection) {
+        if self.retired.get() {
+            return;
+        }
         connection.idle_since = clock::now();
         let mut idle = self.idle.borrow_mut();
         if idle.len() >= IDLE_UPSTREAM_CONNECTIONS {
             idle.pop_front();
         }
         idle.push_back(connection);
+    }
+
+    /// Closes what is idle and keeps nothing any more: no exchange of a newer generation comes here.
+    pub(super) fn retire(&self) {
+        self.retired.set(true);
+        self.idle.borrow_mut().clear();
     }
 
     /// Notes that an idle connection was found dead at this age.

@@ -6,6 +6,7 @@
 
 use std::collections::HashSet;
 use std::fmt;
+use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::thread;
@@ -21,44 +22,54 @@ const REFRESH: Duration = Duration::from_secs(30);
 /// Pause after a look-up that failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The resolver threads of one generation; dropping it ends them at their next pause.
+/// The resolver threads of one generation. A thread ends, at its next pause, when no generation has
+/// its endpoint any more.
 pub struct Resolvers {
-    _stop: Sender<()>,
+    threads: Vec<Resolver>,
+    /// How many of the threads are new, and where each says that it looked once.
+    started: usize,
     first_answers: Receiver<()>,
-    names: usize,
+}
+
+/// The thread of one endpoint; dropping the last clone ends it.
+#[derive(Clone)]
+struct Resolver {
+    endpoint: Arc<Endpoint>,
+    _stop: Sender<()>,
 }
 
 impl Resolvers {
-    /// Starts a thread for each endpoint whose host is a name.
+    /// A thread for each endpoint whose host is a name: that of `previous`, an earlier generation,
+    /// where the endpoint is the same.
     #[must_use]
-    pub fn start(endpoints: &[Arc<Endpoint>]) -> Self {
-        let (stop, stopped) = bounded::<()>(0);
+    pub fn start(endpoints: &[Arc<Endpoint>], previous: Option<&Self>) -> Self {
         let (answered, first_answers) = bounded(endpoints.len().max(1));
-        let mut names = 0;
+        let mut resolvers = Self {
+            threads: Vec::new(),
+            started: 0,
+            first_answers,
+        };
         for endpoint in endpoints.iter().filter(|e| e.is_name()) {
-            let (endpoint, stopped, answered) =
-                (Arc::clone(endpoint), stopped.clone(), answered.clone());
-            let run = move || keep_resolved(&endpoint, &stopped, &answered);
-            if thread::Builder::new()
-                .name("lanegate-dns".to_owned())
-                .spawn(run)
-                .is_ok()
-            {
-                names += 1;
+            if let Some(running) = previous.and_then(|previous| previous.of(endpoint)) {
+                resolvers.threads.push(running.clone());
+            } else if let Ok(resolver) = Resolver::start(endpoint, &answered) {
+                resolvers.threads.push(resolver);
+                resolvers.started += 1;
             }
         }
-        Self {
-            _stop: stop,
-            first_answers,
-            names,
-        }
+        resolvers
     }
 
-    /// Waits until each name was looked up once, at most `limit` in all; a name without an answer
+    fn of(&self, endpoint: &Arc<Endpoint>) -> Option<&Resolver> {
+        let same = |resolver: &&Resolver| Arc::ptr_eq(&resolver.endpoint, endpoint);
+        self.threads.iter().find(same)
+    }
+
+    /// Waits until each new name was looked up once, at most `limit` in all; a name without an answer
     /// by then is served as soon as there is one.
     pub fn wait_first(&self, limit: Duration) {
         let deadline = crossbeam::channel::after(limit);
-        for _ in 0..self.names {
+        for _ in 0..self.started {
             crossbeam::channel::select! {
                 recv(self.first_answers) -> _ => {}
                 recv(deadline) -> _ => return,
@@ -70,12 +81,26 @@ impl Resolvers {
 impl fmt::Debug for Resolvers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resolvers")
-            .field("names", &self.names)
+            .field("names", &self.threads.len())
             .finish_non_exhaustive()
     }
 }
 
-fn keep_resolved(endpoint: &Endpoint, stopped: &Receiver<()>, answered: &Sender<()>) {
+impl Resolver {
+    fn start(endpoint: &Arc<Endpoint>, answered: &Sender<()>) -> io::Result<Self> {
+        let (stop, stopped) = bounded::<()>(0);
+        let (asked, answered) = (Arc::clone(endpoint), answered.clone());
+        thread::Builder::new()
+            .name("lanegate-dns".to_owned())
+            .spawn(move || keep_resolved(&asked, &stopped, answered))?;
+        Ok(Self {
+            endpoint: Arc::clone(endpoint),
+            _stop: stop,
+        })
+    }
+}
+
+fn keep_resolved(endpoint: &Endpoint, stopped: &Receiver<()>, answered: Sender<()>) {
     let mut first = Some(answered);
     loop {
         let pause = match look_up(endpoint) {
@@ -89,7 +114,7 @@ fn keep_resolved(endpoint: &Endpoint, stopped: &Receiver<()>, answered: &Sender<
             // A full channel means that nobody waits any more.
             let _nobody_waits = answered.try_send(());
         }
-        // The sender never sends: an answer here is the end of the generation.
+        // The sender never sends: an answer here means that it is gone.
         if !matches!(
             stopped.recv_timeout(pause),
             Err(crossbeam::channel::RecvTimeoutError::Timeout)
@@ -137,8 +162,8 @@ mod tests {
     #[test]
     fn a_literal_address_needs_no_thread() {
         let literal = endpoint("127.0.0.1");
-        let resolvers = Resolvers::start(&[Arc::clone(&literal)]);
-        assert_eq!(resolvers.names, 0);
+        let resolvers = Resolvers::start(&[Arc::clone(&literal)], None);
+        assert!(resolvers.threads.is_empty());
         assert_eq!(literal.addresses().len(), 1);
     }
 
@@ -146,7 +171,7 @@ mod tests {
     fn a_name_is_resolved_before_the_wait_ends() {
         let named = endpoint("localhost");
         assert!(named.addresses().is_empty());
-        Resolvers::start(&[Arc::clone(&named)]).wait_first(Duration::from_secs(20));
+        Resolvers::start(&[Arc::clone(&named)], None).wait_first(Duration::from_secs(20));
         assert!(
             named
                 .addresses()
@@ -159,7 +184,28 @@ mod tests {
     #[test]
     fn a_name_that_does_not_exist_leaves_the_endpoint_without_address() {
         let named = endpoint("does-not-exist.invalid");
-        Resolvers::start(&[Arc::clone(&named)]).wait_first(Duration::from_secs(20));
+        Resolvers::start(&[Arc::clone(&named)], None).wait_first(Duration::from_secs(20));
         assert!(named.addresses().is_empty());
+    }
+
+    #[test]
+    fn a_thread_serves_the_generations_that_have_its_endpoint() {
+        let (kept, dropped) = (endpoint("localhost"), endpoint("localhost"));
+        let first = Resolvers::start(&[Arc::clone(&kept), Arc::clone(&dropped)], None);
+        first.wait_first(Duration::from_secs(20));
+        let second = Resolvers::start(&[Arc::clone(&kept)], Some(&first));
+        assert_eq!((first.started, second.started), (2, 0));
+        drop(first);
+        // The thread that nobody needs ends, and gives its handle back.
+        let ends = || Arc::strong_count(&dropped) == 1;
+        assert!((0..2000).any(|_| {
+            thread::park_timeout(Duration::from_millis(10));
+            ends()
+        }));
+        assert_eq!(
+            Arc::strong_count(&kept),
+            3,
+            "this test, a resolver, its thread"
+        );
     }
 }

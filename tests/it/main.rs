@@ -24,6 +24,7 @@ mod idle;
 mod mocked;
 mod process;
 mod relay;
+mod reload;
 mod responses;
 mod retry;
 mod routing;

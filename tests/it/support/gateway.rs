@@ -146,6 +146,13 @@ impl Setup {
         self
     }
 
+    /// More keys of both providers, such as `keepalive_idle: 1s`.
+    pub(crate) fn keys(mut self, keys: &str) -> Self {
+        self.provider_keys.push_str(", ");
+        self.provider_keys.push_str(keys);
+        self
+    }
+
     /// The host in the URL of both providers, in place of their address.
     pub(crate) fn host(mut self, host: &'static str) -> Self {
         self.host = Some(host);
@@ -222,7 +229,7 @@ impl Setup {
             readers,
             address: None,
             yaml: self.yaml(),
-            _config: config,
+            config,
         }
     }
 
@@ -259,7 +266,7 @@ pub(crate) struct Gateway {
     readers: Vec<JoinHandle<()>>,
     address: Option<SocketAddr>,
     yaml: String,
-    _config: NamedTempFile,
+    config: NamedTempFile,
 }
 
 impl Gateway {
@@ -312,6 +319,33 @@ impl Gateway {
         let (_, after) = output.split_once("listening on ")?;
         let end = after.find(char::is_whitespace)?;
         after[..end].trim_end_matches(',').parse().ok()
+    }
+
+    /// Replaces the configuration file.
+    pub(crate) fn configure(&self, setup: &Setup) {
+        self.configure_with(&setup.yaml());
+    }
+
+    /// Replaces the configuration file by this text.
+    pub(crate) fn configure_with(&self, yaml: &str) {
+        fs::write(self.config.path(), yaml).unwrap();
+    }
+
+    /// Has the configuration read again; what the gateway says about it.
+    pub(crate) fn reload(&self) -> String {
+        let before = self.output().len();
+        kill_process(Pid::from_child(&self.child), Signal::HUP).unwrap();
+        let mut said = String::new();
+        let answered = eventually(|| {
+            let output = self.output();
+            let lines = output[before..].split_inclusive('\n');
+            // Lines of the access log come on their own.
+            said = lines.filter(|line| !line.starts_with('{')).collect();
+            // A failure follows the words that introduce it.
+            said.ends_with('\n') && !said.ends_with(":\n")
+        });
+        assert!(answered, "nothing about a reload: {said:?}");
+        said
     }
 
     /// Sends a signal and waits for the exit.

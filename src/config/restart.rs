@@ -1,0 +1,109 @@
+//! What a running process cannot take over from a new configuration.
+//!
+//! Sockets, threads, the shares of the memory and the log are made once, at the start. Some keys are only right
+//! together with one of these, and wait with it.
+
+use crate::config::Config;
+
+impl Config {
+    /// Puts back what takes a restart from `running`, the configuration in force. The key paths of what
+    /// differed, in the order of the documentation.
+    #[must_use]
+    pub fn keep_until_restart(&mut self, running: &Self) -> Vec<&'static str> {
+        let mut waiting = Vec::new();
+        let mut keep = |path, differs: bool| {
+            if differs {
+                waiting.push(path);
+            }
+            differs
+        };
+        if keep("server.listen", self.server.listen != running.server.listen) {
+            self.server.listen.clone_from(&running.server.listen);
+            // Who may call was written down for the listeners of the same file.
+            if keep(
+                "authentication",
+                self.authentication != running.authentication,
+            ) {
+                self.authentication = running.authentication;
+            }
+        }
+        if keep(
+            "server.workers",
+            self.server.workers != running.server.workers,
+        ) {
+            self.server.workers = running.server.workers;
+        }
+        if keep("server.driver", self.server.driver != running.server.driver) {
+            self.server.driver = running.server.driver;
+        }
+        let (limits, old) = (&mut self.limits, running.limits);
+        let memory = keep(
+            "limits.memory_bytes",
+            limits.memory_bytes != old.memory_bytes,
+        );
+        let connections = keep("limits.connections", limits.connections != old.connections);
+        if memory || connections {
+            limits.memory_bytes = old.memory_bytes;
+            limits.connections = old.connections;
+            // These fit into the memory that the same file asks for, which is not to be had yet.
+            if keep("limits.body_bytes", limits.body_bytes != old.body_bytes) {
+                limits.body_bytes = old.body_bytes;
+            }
+            if keep(
+                "limits.window_bytes",
+                limits.window_bytes != old.window_bytes,
+            ) {
+                limits.window_bytes = old.window_bytes;
+            }
+        }
+        if keep("log.access", self.log.access != running.log.access) {
+            self.log.access = running.log.access;
+        }
+        waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::parse;
+
+    fn config(text: &str) -> Config {
+        let provider = "providers: [{ name: a, dialect: openai, base_url: \"http://127.0.0.1:1\", auth: none }]";
+        parse(&format!("{text}\n{provider}"), &|_| None).unwrap()
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_named_and_keeps_its_value() {
+        let running = config("");
+        let text = "server: { listen: [\"127.0.0.1:1\"], workers: 3, driver: epoll, half_close: tolerate }\n\
+                    limits: { memory_bytes: 1GiB, connections: 7, body_bytes: 1MiB, window_bytes: 64KiB, head_fields: 9 }\n\
+                    timeouts: { drain: 1m }\nlog: { access: none }";
+        let mut new = config(text);
+        assert_eq!(
+            new.keep_until_restart(&running),
+            [
+                "server.listen",
+                "server.workers",
+                "server.driver",
+                "limits.memory_bytes",
+                "limits.connections",
+                "limits.body_bytes",
+                "limits.window_bytes",
+                "log.access"
+            ]
+        );
+        let taken =
+            "server: { half_close: tolerate }\nlimits: { head_fields: 9 }\ntimeouts: { drain: 1m }";
+        assert_eq!(new, config(taken));
+        assert!(new.keep_until_restart(&config(taken)).is_empty());
+    }
+
+    #[test]
+    fn a_body_limit_alone_is_taken() {
+        let taken = "limits: { body_bytes: 1MiB, window_bytes: 64KiB }";
+        let mut new = config(taken);
+        assert!(new.keep_until_restart(&config("")).is_empty());
+        assert_eq!(new, config(taken));
+    }
+}
