@@ -6,7 +6,6 @@
 //! reading would leak what it refuses. Costs one SHA-256 for each such field, and a lookup.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use crate::auth::allowance::Allowance;
 use crate::auth::digest::{Digest, KEY_BYTES_MAX};
@@ -16,11 +15,19 @@ use crate::http1::head::Field;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PrincipalId(usize);
 
+impl PrincipalId {
+    /// Its position in the table.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
 /// One client.
 #[derive(Debug)]
 pub struct Client {
     /// Its name in logs.
-    pub name: Arc<str>,
+    pub name: String,
     /// The SHA-256 of its key.
     pub key: Digest,
     /// How much it may have.
@@ -114,6 +121,11 @@ impl Clients {
         self.all.get(id.0)
     }
 
+    /// All clients, in the order of the configuration.
+    pub fn iter(&self) -> impl Iterator<Item = &Client> {
+        self.all.iter()
+    }
+
     /// Finds out who sent a head with these `fields`, whose text is `bytes`.
     ///
     /// `X-Lanegate-Key` decides alone where it is present. Otherwise any key in `Authorization` or
@@ -191,7 +203,7 @@ mod tests {
     fn clients() -> Clients {
         let mut meters = Meters::new(clock::now());
         let client = |(name, key): (&str, &str)| Client {
-            name: name.into(),
+            name: name.to_owned(),
             key: Digest::of(key.as_bytes()),
             allowance: meters.allowance(name, ClientLimits::default()),
         };
@@ -214,7 +226,7 @@ mod tests {
         assert!(caller.spent.removes(b"X-LANEGATE-key"));
         assert!(!caller.spent.removes(b"x-goog-api-key"));
         Ok((
-            clients.client(caller.principal).unwrap().name.to_string(),
+            clients.client(caller.principal).unwrap().name.clone(),
             caller.spent.removes(b"AUTHORIZATION"),
             caller.spent.removes(b"X-Api-Key"),
         ))

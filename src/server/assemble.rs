@@ -4,8 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::{Client, Clients, Meters};
 use crate::buf::{Budget, Pool};
-use crate::config::{self, Config, ProviderDialect};
+use crate::config::{self, Authentication, Config, ProviderDialect};
 use crate::dialect::Family;
 use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
@@ -20,6 +21,7 @@ pub(super) struct Plan {
     /// Counts from 1 on.
     pub(super) generation: u64,
     table: Arc<Table>,
+    clients: Option<Arc<Clients>>,
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
@@ -34,7 +36,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    pub(super) fn new(config: &Config, workers: usize, observer: Observer) -> Self {
+    /// `meters` are those of the process.
+    pub(super) fn new(
+        config: &Config,
+        workers: usize,
+        meters: &mut Meters,
+        observer: Observer,
+    ) -> Self {
         let providers: Vec<_> = config
             .providers
             .iter()
@@ -45,6 +53,7 @@ impl Plan {
         let memory = config.limits.memory();
         let requests = usize::try_from(memory.requests).unwrap_or(usize::MAX);
         Self {
+            clients: clients(&config.authentication, meters),
             resolvers: Resolvers::start(&endpoints),
             generation: 1,
             table: Arc::new(Table::new(providers.iter().map(provider).collect())),
@@ -76,6 +85,7 @@ impl Plan {
             settings: self.settings,
             tls: self.tls.clone(),
             table: Arc::clone(&self.table),
+            clients: self.clients.clone(),
             upstreams: Upstreams::new(&self.endpoints),
             blocks: lasting.blocks.clone(),
             budget: lasting.budget.clone(),
@@ -83,6 +93,12 @@ impl Plan {
             ids: Rc::clone(&lasting.ids),
             panics: Rc::clone(&lasting.panics),
             observer: lasting.observer.clone(),
+            client_labels: self
+                .clients
+                .iter()
+                .flat_map(|clients| clients.iter())
+                .map(|it| it.name.as_str().into())
+                .collect(),
             labels: self
                 .table
                 .providers()
@@ -119,6 +135,20 @@ fn settings(config: &Config) -> Settings {
         reservation: timeouts.reservation,
         linger: timeouts.linger,
     }
+}
+
+fn clients(authentication: &Authentication, meters: &mut Meters) -> Option<Arc<Clients>> {
+    let Authentication::Clients(clients) = authentication else {
+        return None;
+    };
+    let client = |client: &config::Client| Client {
+        name: client.name.clone(),
+        key: client.key,
+        allowance: meters.allowance(&client.name, client.limits),
+    };
+    let clients = Clients::new(clients.iter().map(client).collect());
+    meters.prune();
+    Some(Arc::new(clients))
 }
 
 fn endpoint(provider: &config::Provider) -> Arc<Endpoint> {

@@ -20,6 +20,8 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, Sender, bounded};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
+use crate::auth::Meters;
+use crate::clock;
 use crate::config::{self, Config};
 use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on};
@@ -100,7 +102,8 @@ pub fn run(config: &Config, ready: impl FnOnce(&Running)) -> Result<(), StartErr
         }
     }
     let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
-    let plan = Plan::new(config, workers, recorder.observer());
+    let mut meters = Meters::new(clock::now());
+    let plan = Plan::new(config, workers, &mut meters, recorder.observer());
     plan.resolvers.wait_first(FIRST_RESOLUTION);
     let published = Arc::new(Published::new(plan));
     let (ended, ends) = bounded(workers);
