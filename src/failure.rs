@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 
+use crate::auth::{Exceeded, Unauthorized};
 use crate::dialect::Family;
 use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
 use crate::json::Broken;
@@ -12,6 +13,10 @@ use crate::lane::BodyError;
 use crate::observe::EndReason;
 use crate::peek::TopKey;
 use crate::upstream::ConnectError;
+
+/// Seconds after which a client may try again when the gateway was short of something: memory and
+/// slots are given back as soon as a request ends.
+const SHORTAGE_SECONDS: u64 = 1;
 
 /// A failure that becomes a response of the gateway's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +33,12 @@ pub enum Failure {
     Framing(FramingError),
     /// The path has dot segments.
     DotSegments,
-    /// CONNECT, or a method that no API here has.
+    /// CONNECT, TRACE, or a method that no API here has.
     Method,
+    /// No client, or more than one, is named by the credentials of the request.
+    Unauthorized(Unauthorized),
+    /// The client has had what its limits allow, for now.
+    Exceeded(Exceeded),
     /// An expectation other than `100-continue`.
     Expectation,
     /// The body's chunked coding is broken.
@@ -99,6 +108,8 @@ impl Failure {
             | Self::TrailingSpace
             | Self::NoModel
             | Self::ModelTooLong => 400,
+            Self::Unauthorized(_) => 401,
+            Self::Exceeded(_) => 429,
             Self::ContentCoding => 415,
             Self::Method => 501,
             Self::Expectation => 417,
@@ -138,6 +149,9 @@ impl Failure {
             Self::Chunk(_) => "malformed_chunk",
             Self::DotSegments => "dot_segments",
             Self::Method => "method_not_implemented",
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Exceeded(Exceeded::Concurrency) => "concurrency_limited",
+            Self::Exceeded(Exceeded::Rate { .. }) => "rate_limited",
             Self::Expectation => "expectation_failed",
             Self::BodyTooLong => "body_too_large",
             Self::Json(_) => "malformed_json",
@@ -183,6 +197,23 @@ impl Failure {
             Self::Chunk(error) => format!("malformed chunked body: {error}").into(),
             Self::DotSegments => "the path has dot segments; send the resolved path".into(),
             Self::Method => "this method is not implemented".into(),
+            Self::Unauthorized(Unauthorized::NoKey) => {
+                "this gateway asks for a client key: send yours as `Authorization: Bearer`, \
+                 `x-api-key` or `X-Lanegate-Key`"
+                    .into()
+            }
+            Self::Unauthorized(Unauthorized::WrongKey) => {
+                "the credentials of the request hold no valid client key".into()
+            }
+            Self::Unauthorized(Unauthorized::Ambiguous) => {
+                "the credentials of the request hold more than one client key".into()
+            }
+            Self::Exceeded(Exceeded::Concurrency) => {
+                "as many requests of this client are running as may; let one end".into()
+            }
+            Self::Exceeded(Exceeded::Rate { .. }) => {
+                "this client has used up its requests of the minute; wait for Retry-After".into()
+            }
             Self::Expectation => "the only expectation that can be met is 100-continue".into(),
             Self::BodyTooLong => "the request body is longer than limits.body_bytes".into(),
             Self::Json(broken) => format!("the request body is not valid JSON: {broken}").into(),
@@ -222,7 +253,9 @@ impl Failure {
     #[must_use]
     pub fn kind(self, family: Family) -> &'static str {
         match (self.status(), family) {
+            (401, Family::Anthropic) => "authentication_error",
             (404, _) => "not_found_error",
+            (429, _) => "rate_limit_error",
             (413, Family::Anthropic) => "request_too_large",
             (502 | 504, _) => "upstream_error",
             (503, Family::Anthropic) => "overloaded_error",
@@ -257,6 +290,25 @@ impl Failure {
             }
             Self::Internal => EndReason::Internal,
             _ => EndReason::Rejected,
+        }
+    }
+
+    /// Seconds after which a client may try again, where that helps; at least one.
+    #[must_use]
+    pub fn retry_after(self) -> Option<u64> {
+        match self {
+            // Whole seconds (RFC 9110 §10.2.3), never before there is a request left.
+            Self::Exceeded(Exceeded::Rate { wait }) => {
+                let whole = wait.as_secs();
+                Some(
+                    whole
+                        .saturating_add(u64::from(wait.subsec_nanos() > 0))
+                        .max(1),
+                )
+            }
+            Self::Exceeded(Exceeded::Concurrency) => Some(SHORTAGE_SECONDS),
+            _ if self.status() == 503 => Some(SHORTAGE_SECONDS),
+            _ => None,
         }
     }
 

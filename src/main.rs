@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use lanegate::config::{self, Config, Driver, Workers};
+use lanegate::config::{self, Config, ConfigError, Driver, Workers};
 use lanegate::dialect::Dialect;
 use lanegate::mock;
 use lanegate::server::Reread;
@@ -128,7 +128,9 @@ fn serve(options: Serve) -> ExitCode {
         Ok(config) => config,
         Err((code, message)) => return failed(code, &message),
     };
-    override_with(&options, &mut config);
+    if let Err(error) = override_with(&options, &mut config) {
+        return failed(USAGE, &error.to_string());
+    }
     if provider.is_some() {
         say("no configuration given: serving in front of the built-in mock provider");
     }
@@ -143,14 +145,14 @@ fn reread(options: Serve) -> Option<Reread> {
     let path = options.config.clone()?;
     Some(Box::new(move || {
         let mut config = config::load(&path)?;
-        override_with(&options, &mut config);
+        override_with(&options, &mut config)?;
         Ok(config)
     }))
 }
 
-fn override_with(options: &Serve, config: &mut Config) {
+fn override_with(options: &Serve, config: &mut Config) -> Result<(), ConfigError> {
     if let Some(listen) = options.listen {
-        config.server.listen = vec![listen];
+        config.listen_on(listen)?;
     }
     if let Some(workers) = options.workers {
         config.server.workers = Workers::Count(workers.into());
@@ -161,6 +163,7 @@ fn override_with(options: &Serve, config: &mut Config) {
         Some(DriverName::Epoll) => config.server.driver = Driver::Epoll,
         None => {}
     }
+    Ok(())
 }
 
 fn check(path: &std::path::Path) -> ExitCode {

@@ -63,6 +63,8 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("memchr", &["http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["main"]),
+    ("sha2", &["auth"]),
+    ("subtle", &["auth"]),
 ];
 
 /// Capabilities, and the only modules that may name them.

@@ -1,12 +1,22 @@
-//! Which credential goes to a provider, and how the gateway names that fact.
+//! Credentials: who calls ([`Clients`]), how much of the gateway they may have ([`Allowance`]), and
+//! which credential goes to a provider.
 //!
+//! About the last, which is this file's:
 //! Decides one thing, in one place: write the provider's own credential, relay the caller's, or
 //! send none. The token shown in logs and answers ([`describe_auth`]) and the header written
 //! ([`ProviderAuth::outgoing`]) are two spellings of that one decision, so they cannot disagree.
 //! Refuses to show a secret: [`Secret`] has no readable form but [`Secret::expose`]. Costs nothing
 //! per request: the header value is built once, when the configuration is resolved.
 
+mod allowance;
+mod clients;
+mod digest;
+
 use std::fmt;
+
+pub use allowance::{Allowance, ClientLimits, Exceeded, Meter, Meters, Slot};
+pub use clients::{Caller, Client, Clients, PrincipalId, Spent, Unauthorized};
+pub use digest::{Digest, KEY_BYTES_MAX, KEY_BYTES_MIN, KeyError};
 
 #[cfg(test)]
 mod tests;
@@ -268,7 +278,9 @@ impl ProviderAuth {
                     .map_or_else(|| self.scheme.header(), HeaderName::as_str),
                 value: &self.value,
             },
-            AuthToken::None => Outgoing::Nothing,
+            AuthToken::None => Outgoing::Nothing {
+                header: self.header.as_ref().map(HeaderName::as_str),
+            },
             AuthToken::CallerPassthrough => Outgoing::RelayCaller,
         }
     }
@@ -350,7 +362,10 @@ pub enum Outgoing<'a> {
     /// Leave the caller's credential headers as they are.
     RelayCaller,
     /// Send no credential.
-    Nothing,
+    Nothing {
+        /// The field in which this provider looks for one, where it is its own.
+        header: Option<&'a str>,
+    },
 }
 
 impl Outgoing<'_> {
@@ -364,7 +379,7 @@ impl Outgoing<'_> {
         let credential = is("authorization") || is("x-api-key");
         match self {
             Self::Write { name, .. } => credential || is("chatgpt-account-id") || is(name),
-            Self::Nothing => credential,
+            Self::Nothing { header } => credential || header.is_some_and(is),
             Self::RelayCaller => false,
         }
     }
@@ -376,7 +391,7 @@ impl fmt::Debug for Outgoing<'_> {
         match self {
             Self::Write { name, .. } => write!(f, "Write({name})"),
             Self::RelayCaller => f.write_str("RelayCaller"),
-            Self::Nothing => f.write_str("Nothing"),
+            Self::Nothing { .. } => f.write_str("Nothing"),
         }
     }
 }

@@ -58,7 +58,7 @@ fn token_and_header_agree_in_every_combination() {
                                 name,
                                 value: b"sk-1",
                             },
-                            "none" => Outgoing::Nothing,
+                            "none" => Outgoing::Nothing { header },
                             _ => Outgoing::RelayCaller,
                         };
                         assert!(auth.outgoing(imposter) == outgoing, "{auth:?}");
@@ -108,8 +108,21 @@ fn a8_bearer_is_not_doubled_in_any_case() {
 fn a9_imposter_without_secret_never_borrows_the_callers() {
     let keyless = auth(Mode::Unset, None, Scheme::Bearer, None);
     let outgoing = keyless.outgoing(true);
-    assert!(outgoing == Outgoing::Nothing);
+    assert!(outgoing == Outgoing::Nothing { header: None });
     assert!(outgoing.removes(b"Authorization") && outgoing.removes(b"x-api-key"));
+}
+
+#[test]
+fn where_no_credential_is_sent_none_comes_in_the_providers_own_field_either() {
+    let none = auth(Mode::None, Some("sk-1"), Scheme::Bearer, Some("api-key"));
+    let keyless = auth(Mode::Managed, None, Scheme::Bearer, Some("api-key"));
+    for auth in [none, keyless] {
+        let outgoing = auth.outgoing(false);
+        for field in [&b"API-Key"[..], b"authorization", b"X-API-KEY"] {
+            assert!(outgoing.removes(field), "{auth:?}");
+        }
+        assert!(!outgoing.removes(b"x-goog-api-key"));
+    }
 }
 
 #[test]

@@ -3,15 +3,17 @@
 //! What is printed reads back as the same configuration, so that it can be compared and kept.
 
 use std::fmt::{self, Write};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
+use crate::auth::ClientLimits;
 use crate::auth::Mode;
 use crate::auth::Scheme;
 use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
-    Authentication, Config, Driver, HalfClose, Limits, Provider, SecretFrom, Server, Timeouts,
-    Workers,
+    Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom, Server,
+    Timeouts, Workers,
 };
 use crate::observe::AccessLog;
 
@@ -25,10 +27,7 @@ pub(super) fn yaml(config: &Config) -> String {
 
 fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     write_server(out, &config.server)?;
-    let authentication = match config.authentication {
-        Authentication::None => "none",
-    };
-    writeln!(out, "authentication: {authentication}")?;
+    write_authentication(out, &config.authentication)?;
     write_limits(out, config.limits)?;
     write_timeouts(out, config.timeouts)?;
     writeln!(out, "log:\n  access: {}", access(config.log.access))?;
@@ -65,6 +64,54 @@ fn write_server(out: &mut String, server: &Server) -> fmt::Result {
             quoted(&tls.key.display().to_string())
         ),
     }
+}
+
+/// The digest of a key is no key, and has to be there for the text to read back the same.
+fn write_authentication(out: &mut String, authentication: &Authentication) -> fmt::Result {
+    let clients = match authentication {
+        Authentication::Unset => {
+            writeln!(out, "# everyone, on loopback listeners")?;
+            return writeln!(out, "authentication: null\nclients: null");
+        }
+        Authentication::None => return writeln!(out, "authentication: none\nclients: null"),
+        Authentication::Clients(clients) => clients,
+    };
+    writeln!(out, "authentication: clients")?;
+    if clients.is_empty() {
+        return writeln!(out, "# nobody\nclients: []");
+    }
+    writeln!(out, "clients:")?;
+    for client in clients {
+        writeln!(out, "  - name: {}", quoted(&client.name))?;
+        let (digest, env, file) = match &client.key_from {
+            KeyFrom::Sha256 => (Some(client.key.to_string()), None, None),
+            KeyFrom::Env(name) => (None, Some(name.as_str()), None),
+            KeyFrom::File(path) => (None, None, Some(path.display().to_string())),
+        };
+        writeln!(out, "    key_sha256: {}", or_null(digest.as_deref()))?;
+        writeln!(out, "    key_env: {}", or_null(env))?;
+        writeln!(out, "    key_file: {}", or_null(file.as_deref()))?;
+        let markers: Vec<_> = client
+            .workspace_markers
+            .iter()
+            .map(|it| quoted(it))
+            .collect();
+        writeln!(out, "    workspace_markers: [{}]", markers.join(", "))?;
+        writeln!(out, "    limits:")?;
+        let ClientLimits {
+            concurrency,
+            requests_per_minute,
+        } = client.limits;
+        let shown =
+            |limit: Option<NonZeroU32>| limit.map_or_else(|| "null".into(), |it| it.to_string());
+        writeln!(out, "      concurrency: {}", shown(concurrency))?;
+        writeln!(
+            out,
+            "      requests_per_minute: {}",
+            shown(requests_per_minute)
+        )?;
+    }
+    Ok(())
 }
 
 fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {

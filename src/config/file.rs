@@ -20,8 +20,9 @@ use crate::config::{ConfigError, Failure};
 pub const FILE_BYTES_MAX: usize = 1024 * 1024;
 /// Levels of nesting; the schema uses four. Bounds the recursion of this module.
 const DEPTH_MAX: usize = 16;
-/// Values in a file, those repeated through aliases included. Chosen: 20 per provider, times 1000.
-const VALUES_MAX: usize = 20_000;
+/// Values in a file, those repeated through aliases included. Chosen: 20 per provider, times 1000,
+/// and 6 per client, times 5000.
+const VALUES_MAX: usize = 50_000;
 /// Characters of a value shown in a message; credentials are longer, words and sizes are shorter.
 const SHOWN_CHARS_MAX: usize = 24;
 

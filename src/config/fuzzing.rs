@@ -1,6 +1,7 @@
 //! What holds for every configuration file, as a function that panics if it does not. The fuzz
 //! target calls it with what the fuzzer makes up, `tests/corpus.rs` with the committed seeds.
 
+use crate::config::Authentication;
 use crate::config::Config;
 use crate::config::ConfigError;
 use crate::config::ProviderDialect;
@@ -13,6 +14,7 @@ pub fn file(input: &[u8]) {
             let shown = config.effective_yaml();
             check_memory(&config);
             check_providers(&config);
+            check_clients(&config);
             assert_eq!(parse_bytes(shown.as_bytes()), Ok(config), "{shown}");
         }
         Err(error) => check_error(&error, input),
@@ -51,6 +53,25 @@ fn check_providers(config: &Config) {
         for name in &provider.list {
             check_text(name);
             assert!(!name.contains('*'), "{name}");
+        }
+    }
+}
+
+fn check_clients(config: &Config) {
+    let outside = "192.0.2.1:1".parse();
+    let opens = outside.is_ok_and(|address| config.clone().listen_on(address).is_ok());
+    let listen = &config.server.listen;
+    let inside = listen.iter().all(|it| it.ip().to_canonical().is_loopback());
+    assert!(inside || opens, "{listen:?}");
+    let Authentication::Clients(clients) = &config.authentication else {
+        return;
+    };
+    for (index, client) in clients.iter().enumerate() {
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        assert!((1..=64).contains(&client.name.len()) && client.name.bytes().all(inner));
+        for other in clients.iter().skip(index + 1) {
+            assert!(!client.name.eq_ignore_ascii_case(&other.name));
+            assert!(client.key != other.key);
         }
     }
 }

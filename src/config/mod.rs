@@ -12,11 +12,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::auth::ProviderAuth;
+use crate::auth::{ClientLimits, Digest, ProviderAuth};
 use crate::observe::AccessLog;
-use crate::tls::{Acceptor, Client};
+use crate::tls::{self, Acceptor};
 
 mod base_url;
+mod clients;
 mod effective;
 mod error;
 mod file;
@@ -128,11 +129,41 @@ pub enum HalfClose {
 }
 
 /// Who may call.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Authentication {
-    /// Everyone who reaches a listener. Must be written down unless all listeners are loopback.
+    /// Nothing is written: everyone who reaches a listener, all of which are loopback.
     #[default]
+    Unset,
+    /// Everyone who reaches a listener, in words.
     None,
+    /// Who presents the key of one of these, and nobody where there are none.
+    Clients(Vec<Client>),
+}
+
+/// One client.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    /// Name in logs; unique without regard to case.
+    pub name: String,
+    /// The SHA-256 of its key; unique.
+    pub key: Digest,
+    /// Where `key` came from.
+    pub key_from: KeyFrom,
+    /// Names of files by which the root of a workspace of this client is known.
+    pub workspace_markers: Vec<String>,
+    /// How much of the gateway it may have.
+    pub limits: ClientLimits,
+}
+
+/// Where the digest of a client's key came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyFrom {
+    /// `key_sha256`.
+    Sha256,
+    /// The key in this variable, `key_env`.
+    Env(String),
+    /// The key in this file, `key_file`, as written.
+    File(PathBuf),
 }
 
 /// Where records go.
@@ -233,7 +264,7 @@ pub struct Provider {
     /// The file of further authorities whose certificates are believed, as written.
     pub ca_file: Option<PathBuf>,
     /// How it is spoken to, where `base_url` is encrypted.
-    pub tls: Option<Client>,
+    pub tls: Option<tls::Client>,
     /// The credential and how it is presented.
     pub auth: ProviderAuth,
     /// The environment variable of the credential, as written.
@@ -308,6 +339,20 @@ impl Config {
         self.providers
             .iter()
             .find(|provider| provider.default && provider.dialect == dialect)
+    }
+
+    /// Listens on `address` only, whatever the file says.
+    ///
+    /// # Errors
+    /// It can be reached from other machines, and nothing is written about who may call.
+    pub fn listen_on(&mut self, address: SocketAddr) -> Result<(), ConfigError> {
+        resolve::check_reach(&self.authentication, &[address]).map_err(|what| Failure {
+            line: None,
+            path: "--listen".to_owned(),
+            what,
+        })?;
+        self.server.listen = vec![address];
+        Ok(())
     }
 
     /// Every effective value as YAML that reads back as this configuration. Credentials appear as
@@ -392,7 +437,7 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
             listen: vec![listen],
             ..Server::default()
         },
-        authentication: Authentication::None,
+        authentication: Authentication::Unset,
         limits: Limits::default(),
         timeouts,
         log: Log::default(),

@@ -270,7 +270,7 @@ fn credential(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>)
 
 /// Only names in capitals (POSIX.1-2017 §8.1), so that a credential written here by mistake is
 /// refused, and a name can be shown.
-fn variable(value: &Value) -> Result<String, String> {
+pub(super) fn variable(value: &Value) -> Result<String, String> {
     let text = read::text(value)?;
     let fits = (1..=VARIABLE_BYTES_MAX).contains(&text.len())
         && !text.starts_with(|first: char| first.is_ascii_digit())

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::clients;
 use crate::config::file::{Node, Value};
 use crate::config::limits;
 use crate::config::provider;
@@ -52,7 +53,11 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let root = reader.section(tree, String::new(), &ROOT);
     let section = reader.subsection(&root, "server", &SERVER);
     let server = server(&mut reader, &section, sources);
-    let authentication = authentication(&mut reader, &root, &section, &server);
+    let authentication = clients::authentication(&mut reader, &root, sources);
+    if let Err(what) = check_reach(&authentication, &server.listen) {
+        let line = section.line_of(&["listen"]);
+        reader.fail(line, section.path_of("listen"), what);
+    }
     let section = reader.subsection(&root, "limits", &LIMITS);
     let limits = limits::read(&mut reader, &section);
     let section = reader.subsection(&root, "timeouts", &TIMEOUTS);
@@ -174,37 +179,22 @@ fn listen(reader: &mut Reader, section: &Section<'_>) -> Option<Vec<SocketAddr>>
     Some(listen)
 }
 
-fn authentication(
-    reader: &mut Reader,
-    root: &Section<'_>,
-    section: &Section<'_>,
-    server: &Server,
-) -> Authentication {
-    let written = root.get("authentication");
-    reader.take(root, "authentication", |value| match value {
-        Value::Text(text) if text.eq_ignore_ascii_case("none") => Ok(()),
-        Value::Text(text) if text.eq_ignore_ascii_case("clients") => {
-            Err("`clients` is not available in this version; expected none".into())
-        }
-        other => Err(format!("expected none, got {}", other.shown())),
-    });
-    let open = server
-        .listen
+/// Refuses listeners for everybody that other machines can reach, unless they are so in words.
+pub(super) fn check_reach(
+    authentication: &Authentication,
+    listen: &[SocketAddr],
+) -> Result<(), String> {
+    let open = listen
         .iter()
         .find(|address| !address.ip().to_canonical().is_loopback());
-    if let (None, Some(address)) = (written, open) {
-        let what = format!(
-            "{address} can be reached from other machines, and this version authenticates no \
-             client: everyone who reaches it could use the providers' credentials. Listen on a \
+    match (authentication, open) {
+        (Authentication::Unset, Some(address)) => Err(format!(
+            "{address} can be reached from other machines, and no `clients` are listed: everyone \
+             who reaches it could use the providers' credentials. List clients, listen on a \
              loopback address, or write `authentication: none` if something else protects it"
-        );
-        reader.fail(
-            section.line_of(&["listen"]),
-            section.path_of("listen"),
-            what,
-        );
+        )),
+        _ => Ok(()),
     }
-    Authentication::None
 }
 
 fn log(reader: &mut Reader, section: &Section<'_>) -> Log {

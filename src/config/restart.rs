@@ -24,7 +24,7 @@ impl Config {
                 "authentication",
                 self.authentication != running.authentication,
             ) {
-                self.authentication = running.authentication;
+                self.authentication.clone_from(&running.authentication);
             }
         }
         if keep(

@@ -16,6 +16,7 @@ pub(super) const ROOT: Keys = Keys {
     known: &[
         "server",
         "authentication",
+        "clients",
         "limits",
         "timeouts",
         "log",
@@ -23,7 +24,6 @@ pub(super) const ROOT: Keys = Keys {
     ],
     later: &[
         "admin",
-        "clients",
         "faces",
         "identity",
         "plugins",
@@ -40,6 +40,23 @@ pub(super) const SERVER: Keys = Keys {
 
 pub(super) const SERVER_TLS: Keys = Keys {
     known: &["certificate", "key"],
+    later: &[],
+};
+
+pub(super) const CLIENT: Keys = Keys {
+    known: &[
+        "name",
+        "key_sha256",
+        "key_env",
+        "key_file",
+        "workspace_markers",
+        "limits",
+    ],
+    later: &[],
+};
+
+pub(super) const CLIENT_LIMITS: Keys = Keys {
+    known: &["concurrency", "requests_per_minute"],
     later: &[],
 };
 
@@ -131,6 +148,8 @@ pub fn key_paths() -> Vec<String> {
         ("", &ROOT),
         ("server.", &SERVER),
         ("server.tls.", &SERVER_TLS),
+        ("clients[].", &CLIENT),
+        ("clients[].limits.", &CLIENT_LIMITS),
         ("limits.", &LIMITS),
         ("timeouts.", &TIMEOUTS),
         ("log.", &LOG),

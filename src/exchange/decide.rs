@@ -1,10 +1,12 @@
 //! What the head alone decides: malformed, answered here, or forwarded where.
 //!
-//! A pure function of the head and the configuration; nothing is written and nothing is waited for.
+//! Nothing is written and nothing is waited for. Beside the head and the configuration only what a
+//! client has left of its limits counts.
 
 use crate::buf::{Grower, Reservation};
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
+use crate::exchange::admit::{Admission, admit};
 use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
@@ -14,7 +16,7 @@ use crate::http1::host::host;
 use crate::http1::target::{Target, has_dot_segments, parse_target};
 use crate::lane::{Asks, Body, Inspection, Lane, Rigour, choose};
 use crate::local::Answer;
-use crate::observe::RequestId;
+use crate::observe::{Record, RequestId};
 use crate::peek::Demand;
 use crate::route::{Routed, guess_family, match_path};
 
@@ -68,6 +70,8 @@ impl Asked {
 #[derive(Debug)]
 pub(super) struct Forward {
     pub(super) asked: Asked,
+    /// Who sent it; holds the client's slot until the exchange is over.
+    pub(super) admission: Admission,
     /// Where it goes, if the head alone decides; otherwise the body's model does.
     pub(super) route: Option<Routed>,
     /// Whether the body must be a request of one of the three dialects.
@@ -82,9 +86,15 @@ pub(super) struct Forward {
     pub(super) grower: Option<Grower>,
 }
 
-/// Decides from the head, whose text is `bytes`.
-pub(super) fn decide(core: &Core, head: &RequestHead, bytes: &[u8], id: RequestId) -> Decision {
-    match judge(core, head, bytes, id) {
+/// Decides from the head, whose text is `bytes`, and notes in `record` who sent it.
+pub(super) fn decide(
+    core: &Core,
+    head: &RequestHead,
+    bytes: &[u8],
+    record: &mut Record,
+) -> Decision {
+    let id = record.id;
+    match judge(core, head, bytes, record) {
         Ok(decision) => decision,
         Err(failure) => {
             // Where the next request begins is known only if the framing was understood.
@@ -92,7 +102,7 @@ pub(super) fn decide(core: &Core, head: &RequestHead, bytes: &[u8], id: RequestI
                 request_body(head, bytes),
                 Ok(BodyLength::None | BodyLength::Known(0))
             ) || failure.status() == 400;
-            let family = guess_family(bytes);
+            let family = family_of(head, bytes);
             let to_head = head.method.of(bytes) == b"HEAD";
             let close = unread || !keeps_open(head, bytes);
             Decision::Reject {
@@ -109,18 +119,30 @@ pub(super) fn decide(core: &Core, head: &RequestHead, bytes: &[u8], id: RequestI
     }
 }
 
+/// The family whose error shape suits a request: that of its path, where it has one.
+fn family_of(head: &RequestHead, bytes: &[u8]) -> Family {
+    let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
+    let path = match parse_target(head.method.of(bytes), head.target.of(bytes)) {
+        Ok(Target::Origin { path, .. } | Target::Absolute { path, .. }) => path,
+        Ok(Target::Asterisk | Target::Authority) | Err(_) => &[],
+    };
+    match_path(path, anthropic).map_or_else(|| guess_family(bytes), |matched| matched.family)
+}
+
 fn judge(
     core: &Core,
     head: &RequestHead,
     bytes: &[u8],
-    id: RequestId,
+    record: &mut Record,
 ) -> Result<Decision, Failure> {
+    let id = record.id;
     let method = head.method.of(bytes);
     let target = parse_target(method, head.target.of(bytes)).map_err(Failure::Target)?;
     host(head, bytes).map_err(Failure::Host)?;
     let options = ConnectionOptions::of(&head.fields, bytes).map_err(Failure::Framing)?;
     let length = request_body(head, bytes).map_err(Failure::Framing)?;
-    if !method.iter().all(u8::is_ascii_uppercase) {
+    // A provider that reflects a TRACE (RFC 9110 §9.3.8) would show the client what only it was sent.
+    if !method.iter().all(u8::is_ascii_uppercase) || method == b"TRACE" {
         return Err(Failure::Method);
     }
     let path = match target {
@@ -136,25 +158,19 @@ fn judge(
         return Ok(Decision::Local(Answer::alive(&id.to_string(), close)));
     }
     let expects_continue = expectation(head, bytes)?;
+    let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
+    let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
+    let admission = admit(core, head, bytes, record)?;
     if matches!(length, BodyLength::Known(bytes) if bytes > core.settings.body_bytes) {
         return Err(Failure::BodyTooLong);
     }
-    let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
-    let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
     if asks_for_websocket(head, bytes) && matched.path.ends_with(b"/responses") {
         return Err(Failure::WebSocket);
     }
     let named_models = core.table.has_models(matched.family);
     if method == b"GET" && matched.is_model_list() && named_models {
         let close = !keeps_open(head, bytes) || length != BodyLength::None;
-        let names = core.table.names(matched.family);
-        let id = id.to_string();
-        return Ok(Decision::Local(Answer::models(
-            matched.family,
-            &names,
-            &id,
-            close,
-        )));
+        return Ok(Decision::Local(model_list(core, matched.family, id, close)));
     }
     let content = Content {
         dialect: matched.dialect().filter(|_| method == b"POST"),
@@ -176,6 +192,7 @@ fn judge(
             wants_trailers: wants_trailers(head, bytes),
             keeps_open: keeps_open(head, bytes),
         },
+        admission,
         route,
         judged,
         coded: content.coded,
@@ -184,6 +201,11 @@ fn judge(
         reservation: None,
         grower: None,
     })))
+}
+
+fn model_list(core: &Core, family: Family, id: RequestId, close: bool) -> Answer {
+    let names = core.table.names(family);
+    Answer::models(family, &names, &id.to_string(), close)
 }
 
 /// What the head says of the body's content.

@@ -3,6 +3,7 @@
 //! The order is written once, in [`exchange`]: head, decision, body gathered, provider, response.
 //! Both points of no return are in `attempt`.
 
+mod admit;
 mod attempt;
 mod decide;
 mod gather;
@@ -25,6 +26,7 @@ use std::time::Duration;
 pub use generation::{Blueprint, Generations, Lasting};
 pub use rewrite::anthropic_version;
 
+use crate::auth::{Clients, PrincipalId};
 use crate::buf::{Budget, Input, Pool};
 use crate::exchange::decide::{Decision, decide};
 use crate::exchange::intake::Arrival;
@@ -99,6 +101,10 @@ pub struct Core {
     pub settings: Settings,
     /// How clients are spoken to where the listeners are encrypted.
     pub tls: Option<Acceptor>,
+    /// Who may call; everybody if there is no such table. The same one for all cores.
+    pub clients: Option<Arc<Clients>>,
+    /// Their names for records, in the order of the table; copies like [`Self::labels`].
+    pub client_labels: Vec<Arc<str>>,
     /// Providers.
     pub table: Arc<Table>,
     /// Their names for records, in the order of the table: copies of this core's own, so that no other
@@ -127,6 +133,11 @@ impl Core {
             .get(provider.index())
             .cloned()
             .unwrap_or_default()
+    }
+
+    /// The name of a client for a record.
+    fn client_label(&self, principal: PrincipalId) -> Option<Arc<str>> {
+        self.client_labels.get(principal.index()).cloned()
     }
 }
 
@@ -281,8 +292,7 @@ async fn after_panic(core: &Core, client: &mut Client) -> Next {
 
 /// The stages of one exchange, in their order.
 async fn exchange(core: &Core, client: &mut Client) -> Next {
-    let id = core.ids.next();
-    client.record = Record::begin(id);
+    client.record = Record::begin(core.ids.next());
     client.answering.set(false);
     let Settings {
         idle, client_write, ..
@@ -292,7 +302,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
     client.head_text.clear();
     client.head_text.extend_from_slice(text.unwrap_or_default());
     client.input.consume(client.head.len);
-    match decide(core, &client.head, &client.head_text, id) {
+    match decide(core, &client.head, &client.head_text, &mut client.record) {
         Decision::Local(answer) => answer.send(&client.stream, &mut client.record).await,
         Decision::Reject { rejection, unread } => {
             let record = &mut client.record;

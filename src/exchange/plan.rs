@@ -1,6 +1,6 @@
 //! From the facts that were gathered to a provider, a head for it and what changes in the body.
 
-use crate::auth::describe_auth;
+use crate::auth::{Spent, describe_auth};
 use crate::exchange::decide::Forward;
 use crate::exchange::rewrite::{RequestRewrite, request_head};
 use crate::exchange::{Client, Core};
@@ -59,7 +59,8 @@ pub(super) fn plan<'a>(
         .upstreams
         .pool(EndpointId::new(routed.provider.index()));
     let pool = pool.ok_or(Failure::NoProvider)?;
-    let head = head(core, client, (&routed, pool), length)?;
+    let spent = forward.admission.spent;
+    let head = head(core, client, spent, (&routed, pool), length)?;
     let provider = core.table.provider(routed.provider);
     let provider = provider.ok_or(Failure::NoProvider)?;
     let to = Destination {
@@ -106,6 +107,7 @@ fn model_patch(forward: &Forward, routed: &Routed) -> Option<Patch> {
 fn head(
     core: &Core,
     client: &Client,
+    spent: Spent,
     (routed, pool): (&Routed, &Pool),
     length: BodyLength,
 ) -> Result<Vec<u8>, Failure> {
@@ -127,6 +129,7 @@ fn head(
         authority: endpoint.authority.as_bytes(),
         length,
         credential: provider.auth.outgoing(routed.imposter),
+        spent,
         anthropic_version: provider.anthropic_version.as_deref(),
     };
     Ok(request_head(head, text, &options, &rewrite))

@@ -11,9 +11,9 @@ use crate::observe::{EndReason, Record, RequestId};
 use crate::runtime::{Either, race, sleep};
 use crate::tls::Stream;
 
-/// Seconds after which a client may try again when the gateway was short of something: memory is
-/// given back as soon as a body was sent.
-const RETRY_AFTER: &[u8] = b"1";
+/// What a client is asked for that was not recognised (RFC 9110 §11.6.1). The name of the
+/// protection space is the same everywhere, since one key opens all of it.
+const CHALLENGE: &[u8] = b"Bearer realm=\"lanegate\"";
 
 /// A refusal and how it is told.
 #[derive(Clone, Copy, Debug)]
@@ -66,8 +66,11 @@ impl Rejection {
         );
         emit::field(&mut out, b"x-lanegate-request-id", id.as_bytes());
         emit::field(&mut out, b"x-lanegate-error", failure.code().as_bytes());
-        if failure.status() == 503 {
-            emit::field(&mut out, b"retry-after", RETRY_AFTER);
+        if failure.status() == 401 {
+            emit::field(&mut out, b"www-authenticate", CHALLENGE);
+        }
+        if let Some(seconds) = failure.retry_after() {
+            emit::field(&mut out, b"retry-after", seconds.to_string().as_bytes());
         }
         if failure.is_deterministic() {
             emit::field(&mut out, b"x-should-retry", b"false");
@@ -127,6 +130,7 @@ async fn write_own(to: &Stream, bytes: &[u8], record: &mut Record) -> bool {
 fn reason(status: u16) -> &'static [u8] {
     match status {
         400 => b"Bad Request",
+        401 => b"Unauthorized",
         404 => b"Not Found",
         408 => b"Request Timeout",
         413 => b"Content Too Large",
@@ -134,6 +138,7 @@ fn reason(status: u16) -> &'static [u8] {
         415 => b"Unsupported Media Type",
         417 => b"Expectation Failed",
         426 => b"Upgrade Required",
+        429 => b"Too Many Requests",
         431 => b"Request Header Fields Too Large",
         500 => b"Internal Server Error",
         501 => b"Not Implemented",

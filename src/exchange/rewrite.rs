@@ -3,7 +3,7 @@
 //! Names, case and order of end-to-end fields are kept in both directions, unknown and underscored
 //! ones too (decision G9). A field that is written anew takes the place of the one it replaces.
 
-use crate::auth::Outgoing;
+use crate::auth::{Outgoing, Spent};
 use crate::http1::emit;
 use crate::http1::framing::BodyLength;
 use crate::http1::head::{Field, RequestHead, ResponseHead};
@@ -32,6 +32,8 @@ pub(super) struct RequestRewrite<'a> {
     pub(super) length: BodyLength,
     /// Whose credential the provider gets.
     pub(super) credential: Outgoing<'a>,
+    /// The fields that held the client's key for this gateway, which end here in any case.
+    pub(super) spent: Spent,
     /// `anthropic-version` for a client that names none; none on the other family.
     pub(super) anthropic_version: Option<&'a str>,
 }
@@ -57,7 +59,7 @@ pub(super) fn request_head(
             if let BodyLength::Known(length) = rewrite.length {
                 emit::field(&mut out, name, length.to_string().as_bytes());
             }
-        } else if rewrite.credential.removes(name) {
+        } else if rewrite.credential.removes(name) || rewrite.spent.removes(name) {
             if let Outgoing::Write { name: ours, value } = rewrite.credential
                 && !credential
                 && name.eq_ignore_ascii_case(ours.as_bytes())

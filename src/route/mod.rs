@@ -153,9 +153,8 @@ impl Table {
 fn same_credential(auth: &ProviderAuth) -> bool {
     match (auth.outgoing(false), auth.outgoing(true)) {
         (Outgoing::Write { value: a, .. }, Outgoing::Write { value: b, .. }) => a == b,
-        (Outgoing::RelayCaller, Outgoing::RelayCaller) | (Outgoing::Nothing, Outgoing::Nothing) => {
-            true
-        }
+        (Outgoing::RelayCaller, Outgoing::RelayCaller)
+        | (Outgoing::Nothing { .. }, Outgoing::Nothing { .. }) => true,
         _ => false,
     }
 }

@@ -3,8 +3,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use crate::auth::{Client, Clients, Meters};
 use crate::buf::{Budget, Pool};
-use crate::config::{self, Config, ProviderDialect};
+use crate::config::{self, Authentication, Config, ProviderDialect};
 use crate::dialect::Family;
 use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
@@ -55,6 +56,7 @@ pub(super) struct Plan {
     /// What all of this follows from.
     pub(super) config: Arc<Config>,
     table: Arc<Table>,
+    clients: Option<Arc<Clients>>,
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
@@ -62,18 +64,23 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The generation of the start.
-    pub(super) fn first(config: Config) -> Self {
-        Self::new(1, config, None)
+    /// The generation of the start. `meters` are those of the process.
+    pub(super) fn first(config: Config, meters: &mut Meters) -> Self {
+        Self::new(1, config, meters, None)
     }
 
     /// The generation after this one. What did not change is taken over: sessions that can be resumed,
     /// resolved names, and with the endpoints the connections of the cores.
-    pub(super) fn next(&self, config: Config) -> Self {
-        Self::new(self.generation.saturating_add(1), config, Some(self))
+    pub(super) fn next(&self, config: Config, meters: &mut Meters) -> Self {
+        Self::new(
+            self.generation.saturating_add(1),
+            config,
+            meters,
+            Some(self),
+        )
     }
 
-    fn new(generation: u64, config: Config, previous: Option<&Self>) -> Self {
+    fn new(generation: u64, config: Config, meters: &mut Meters, previous: Option<&Self>) -> Self {
         let acceptor = config.server.tls.as_ref().map(|tls| &tls.acceptor);
         let kept = previous.and_then(|previous| previous.tls.as_ref());
         let tls = kept.filter(|kept| acceptor == Some(*kept)).or(acceptor);
@@ -83,6 +90,7 @@ impl Plan {
         let resolvers = previous.map(|previous| &previous.resolvers);
         Self {
             generation,
+            clients: clients(&config.authentication, meters),
             table: Arc::new(Table::new(enabled(&config).map(provider).collect())),
             resolvers: Resolvers::start(&endpoints, resolvers),
             endpoints,
@@ -105,6 +113,7 @@ impl Plan {
             settings: self.settings,
             tls: self.tls.clone(),
             table: Arc::clone(&self.table),
+            clients: self.clients.clone(),
             upstreams: Upstreams::new(&self.endpoints, previous.map(|core| &core.upstreams)),
             blocks: lasting.blocks.clone(),
             budget: lasting.budget.clone(),
@@ -112,6 +121,12 @@ impl Plan {
             ids: Rc::clone(&lasting.ids),
             panics: Rc::clone(&lasting.panics),
             observer: lasting.observer.clone(),
+            client_labels: self
+                .clients
+                .iter()
+                .flat_map(|clients| clients.iter())
+                .map(|it| it.name.as_str().into())
+                .collect(),
             labels: self
                 .table
                 .providers()
@@ -152,6 +167,20 @@ fn settings(config: &Config) -> Settings {
 
 fn enabled(config: &Config) -> impl Iterator<Item = &config::Provider> {
     config.providers.iter().filter(|provider| provider.enabled)
+}
+
+fn clients(authentication: &Authentication, meters: &mut Meters) -> Option<Arc<Clients>> {
+    let Authentication::Clients(clients) = authentication else {
+        return None;
+    };
+    let client = |client: &config::Client| Client {
+        name: client.name.clone(),
+        key: client.key,
+        allowance: meters.allowance(&client.name, client.limits),
+    };
+    let clients = Clients::new(clients.iter().map(client).collect());
+    meters.prune();
+    Some(Arc::new(clients))
 }
 
 /// The endpoint of the previous generation where nothing about it changed.

@@ -27,6 +27,8 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::auth::Meters;
+use crate::clock;
 use crate::config::{self, Config};
 use crate::limits::BEAT_MS;
 use crate::observe::Recorder;
@@ -115,12 +117,13 @@ pub fn run(
         }
     }
     let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
+    let mut meters = Meters::new(clock::now());
     let share = Share::new(&config, workers, recorder.observer());
     let heartbeats = Heartbeats::new(workers, Bounds::default());
-    let plan = Plan::first(config);
+    let plan = Plan::first(config, &mut meters);
     plan.resolvers.wait_first(FIRST_RESOLUTION);
     let published = Arc::new(Published::new(plan));
-    let control = Control::new(Arc::clone(&published), heartbeats.clone(), reread);
+    let control = Control::new(Arc::clone(&published), heartbeats.clone(), meters, reread);
     let (ended, ends) = bounded(workers);
     for (core, listeners) in listeners.into_iter().enumerate() {
         let worker = Worker {

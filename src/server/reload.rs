@@ -12,6 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::auth::Meters;
 use crate::config::{Config, ConfigError};
 use crate::server::heartbeat::Heartbeats;
 use crate::server::publish::Published;
@@ -81,13 +82,15 @@ struct Shared {
     published: Arc<Published>,
     heartbeats: Heartbeats,
     reread: Option<Reread>,
-    turn: Mutex<()>,
+    /// Held by who reloads.
+    meters: Mutex<Meters>,
 }
 
 impl Control {
     pub(super) fn new(
         published: Arc<Published>,
         heartbeats: Heartbeats,
+        meters: Meters,
         reread: Option<Reread>,
     ) -> Self {
         Self {
@@ -95,7 +98,7 @@ impl Control {
                 published,
                 heartbeats,
                 reread,
-                turn: Mutex::default(),
+                meters: Mutex::new(meters),
             }),
         }
     }
@@ -110,16 +113,16 @@ impl Control {
         let Shared {
             published,
             reread,
-            turn,
+            meters,
             ..
         } = &*self.shared;
         let reread = reread.as_ref().ok_or(ReloadError::NoFile)?;
-        // What it guards is the order alone, which no panic can break.
-        let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        // Counters of clients by name, which no panic can break, and the order of reloads.
+        let mut meters = meters.lock().unwrap_or_else(PoisonError::into_inner);
         let mut config = reread().map_err(ReloadError::Config)?;
         let running = published.plan();
         let waiting = config.keep_until_restart(&running.config);
-        let plan = running.next(config);
+        let plan = running.next(config, &mut meters);
         plan.resolvers.wait_first(FIRST_RESOLUTION);
         let generation = plan.generation;
         published.publish(plan);

@@ -41,13 +41,20 @@ fn share(config: &Config) -> Share {
 
 fn published(config: Config) -> (Arc<Published>, Generations) {
     let share = share(&config);
-    let published = Arc::new(Published::new(Plan::first(config)));
+    let published = Arc::new(Published::new(Plan::first(
+        config,
+        &mut Meters::new(clock::now()),
+    )));
     let generations = Generations::new(published.clone(), share.lasting(1));
     (published, generations)
 }
 
 fn publish(published: &Published, config: Config) {
-    published.publish(published.plan().next(config));
+    published.publish(
+        published
+            .plan()
+            .next(config, &mut Meters::new(clock::now())),
+    );
 }
 
 fn eventually(mut done: impl FnMut() -> bool) -> bool {
@@ -182,8 +189,16 @@ fn models(client: &mut TcpStream) -> String {
 // ----------------------------------------------------------------------------------------- control
 
 fn control(config: Config, reread: Option<Reread>) -> Control {
-    let published = Arc::new(Published::new(Plan::first(config)));
-    Control::new(published, Heartbeats::new(1, Bounds::default()), reread)
+    let published = Arc::new(Published::new(Plan::first(
+        config,
+        &mut Meters::new(clock::now()),
+    )));
+    Control::new(
+        published,
+        Heartbeats::new(1, Bounds::default()),
+        Meters::new(clock::now()),
+        reread,
+    )
 }
 
 #[test]

@@ -9,7 +9,11 @@ use crate::support::origin::Origin;
 on_both_drivers!(idle_connections_cost_little);
 
 /// The figure is for 10,000 of an optimised build; fewer where descriptors are short.
-const CONNECTIONS: usize = if cfg!(debug_assertions) { 1_000 } else { 10_000 };
+const CONNECTIONS: usize = if cfg!(debug_assertions) {
+    1_000
+} else {
+    10_000
+};
 
 /// Bytes of resident memory that one may cost.
 const EACH_MAX: usize = 8 * 1024;

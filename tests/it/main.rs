@@ -16,7 +16,9 @@
 mod alias;
 mod cancel;
 mod captures;
+mod clients;
 mod clocks;
+mod credentials;
 mod early;
 mod facts;
 mod hold;

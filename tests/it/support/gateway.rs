@@ -139,6 +139,12 @@ impl Setup {
         self
     }
 
+    /// One more provider, after those added before, as its mapping stands in the file.
+    pub(crate) fn provider_as(mut self, mapping: &str) -> Self {
+        self.listed.push_str(&format!("  - {{ {mapping} }}\n"));
+        self
+    }
+
     /// Both providers inside TLS, with this authority beside the public ones.
     pub(crate) fn encrypted(mut self, ca_file: &Path) -> Self {
         self.scheme = "https";
