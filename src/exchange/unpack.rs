@@ -81,13 +81,13 @@ pub(super) async fn unpack(
         memory
     });
     let nothing = Body::new(BodyLength::None, 0, false);
-    forward.body = std::mem::replace(&mut forward.body, nothing).decoded_to(decoded);
+    forward.body = std::mem::replace(&mut forward.body, nothing).decoded_to(size);
     if matches!(forward.length, BodyLength::Known(_)) {
         forward.length = BodyLength::Known(decoded);
     }
     forward.codings = Codings::Plain;
     forward.unpacked = true;
-    absorb(client, forward)
+    Ok(())
 }
 
 /// Decodes all of `wire`, which makes `size` bytes.

@@ -107,12 +107,13 @@ impl Body {
         self
     }
 
-    /// The same request with the content that this body decoded to: `bytes` bytes that are at the
-    /// front of the input and were judged.
+    /// The content that this body decoded to, all of which was judged and is at the front of the
+    /// input: `bytes` bytes.
     #[must_use]
-    pub fn decoded_to(self, bytes: u64) -> Self {
-        let mut plain = Self::new(BodyLength::Known(bytes), bytes, false);
+    pub fn decoded_to(self, bytes: usize) -> Self {
+        let mut plain = Self::new(BodyLength::Known(bytes as u64), bytes as u64, false);
         plain.inspection = self.inspection;
+        plain.ready = bytes;
         plain
     }
 

@@ -15,6 +15,7 @@
 
 mod alias;
 mod captures;
+mod coding;
 mod early;
 mod facts;
 mod hold;

@@ -45,7 +45,7 @@ pub fn coded_identity(data: &[u8]) {
         &mut early,
     ));
     let mut peek = Peek::new(Dialect::Chat, Demand::MODEL);
-    drop(peek.push(&early));
+    let _broken = peek.push(&early);
     assert!(peek.closed_at().is_none(), "the closing byte was released");
 }
 
@@ -110,6 +110,77 @@ fn relay(sent: &[u8], coding: Coding, length: BodyLength, step: usize) -> Relaye
             };
             room.copy_from_slice(read);
             input.filled(read.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    use proptest::prelude::*;
+
+    fn packed(choice: u8, plain: &[u8]) -> Vec<u8> {
+        let level = flate2::Compression::fast();
+        match chosen(choice) {
+            Coding::Gzip => {
+                let mut packer = flate2::write::GzEncoder::new(Vec::new(), level);
+                packer.write_all(plain).unwrap();
+                packer.finish().unwrap()
+            }
+            Coding::Deflate => {
+                let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), level);
+                packer.write_all(plain).unwrap();
+                packer.finish().unwrap()
+            }
+            Coding::Zstd => {
+                let mut out = vec![0; zstd_safe::compress_bound(plain.len())];
+                let written = zstd_safe::compress(&mut out[..], plain, 1).unwrap();
+                out.truncate(written);
+                out
+            }
+            Coding::Brotli => {
+                let mut packer = brotli::CompressorWriter::new(Vec::new(), 4096, 1, 16);
+                packer.write_all(plain).unwrap();
+                packer.into_inner()
+            }
+        }
+    }
+
+    #[test]
+    fn bodies_of_every_kind() {
+        let long = format!(r#"{{"model":"m","messages":["{}"]}}"#, "ab".repeat(5000));
+        let bodies: [&[u8]; 6] = [
+            br#"{"model":"m","messages":[]}"#,
+            br#"{"messages":[{"role":"user","content":"}"}],"model":"m"}   "#,
+            br#"{"model":"m"}x"#,
+            br#"{"model":"m","model":"n"}"#,
+            br#"{"model":"m""#,
+            long.as_bytes(),
+        ];
+        for body in bodies {
+            for choice in 0..8 {
+                let good = packed(choice, body);
+                let two = [&good[..], &good[..]].concat();
+                let kinds = [&good[..], &good[..good.len() - 1], &two, body, b""];
+                for (kind, step) in kinds
+                    .iter()
+                    .flat_map(|kind| [1, 2, 7, 255].map(|s| (kind, s)))
+                {
+                    coded_identity(&[&[choice, step], *kind].concat());
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn generated_bodies(choice in 0_u8..8, step: u8, text in "[a-z\\\\\"{}]{0,300}", tail in "[ \n}x]{0,3}", more in "x{0,1}") {
+            let text = serde_json::to_string(&text).unwrap();
+            let body = format!(r#"{{"messages":[{text}],"model":{text}}}{tail}"#);
+            let body = [packed(choice, body.as_bytes()), more.into_bytes()].concat();
+            coded_identity(&[&[choice, step], &body[..]].concat());
         }
     }
 }
