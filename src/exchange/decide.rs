@@ -3,7 +3,7 @@
 //! A pure function of the head and the configuration; nothing is written and nothing is waited for.
 
 use crate::buf::{Grower, Reservation};
-use crate::coding::{Coding, Codings};
+use crate::coding::Codings;
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::reject::Rejection;
@@ -167,7 +167,6 @@ fn judge(
     };
     let (route, inspection) = read_for(core, matched.family, content)?;
     let judged = inspection.is_some() && content.dialect.is_some();
-    let coding = content.coding().filter(|_| inspection.is_some());
     Ok(Decision::Forward(Box::new(Forward {
         asked: Asked {
             id,
@@ -185,9 +184,7 @@ fn judge(
         codings: content.codings,
         unpacked: false,
         length,
-        body: Body::new(length, core.settings.body_bytes, false)
-            .coded(coding, core.settings.body_bytes)
-            .inspected(inspection),
+        body: content.body(inspection, core.settings.body_bytes),
         reservation: None,
         grower: None,
     })))
@@ -204,12 +201,15 @@ struct Content {
 }
 
 impl Content {
-    /// The content coding that is taken off to read the body.
-    fn coding(self) -> Option<Coding> {
-        match self.codings {
+    /// The body, of at most `limit` bytes as sent and decoded.
+    fn body(self, inspection: Option<Inspection>, limit: u64) -> Body {
+        let coding = match self.codings {
             Codings::One(coding) => Some(coding),
             Codings::Plain | Codings::Unreadable => None,
-        }
+        };
+        Body::new(self.length, limit, false)
+            .inspected(inspection)
+            .coded(coding, limit)
     }
 }
 

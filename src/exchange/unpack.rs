@@ -60,7 +60,13 @@ pub(super) async fn unpack(
     let held = (total > RESERVE_ABOVE_BYTES).then_some(total as u64);
     let decoder = memory_needed(coding, packed).map_err(refused)?;
     let decoder = decoder.ok_or(defect)?;
-    let mut memory = granted(core, client, decoder.saturating_add(held.unwrap_or(0)), None).await?;
+    let mut memory = granted(
+        core,
+        client,
+        decoder.saturating_add(held.unwrap_or(0)),
+        None,
+    )
+    .await?;
     let mut plain = Input::new(core.blocks.clone());
     if held.is_some() {
         plain.reserve(total);

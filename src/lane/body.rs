@@ -100,10 +100,13 @@ impl Body {
         self
     }
 
-    /// The body with a content coding, which is judged by what it decodes to: at most `limit` bytes.
+    /// The body with a content coding: if it is inspected, then what it decodes to, at most `limit`
+    /// bytes.
     #[must_use]
     pub fn coded(mut self, coding: Option<Coding>, limit: u64) -> Self {
-        self.coded = coding.map(|coding| Coded::new(coding, limit));
+        self.coded = coding
+            .filter(|_| self.inspection.is_some())
+            .map(|coding| Coded::new(coding, limit));
         self
     }
 

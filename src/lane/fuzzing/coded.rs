@@ -68,8 +68,8 @@ fn relay(sent: &[u8], coding: Coding, length: BodyLength, step: usize) -> Relaye
     let mut input = Input::new(Pool::new(1 << 20));
     let inspection = Inspection::new(Dialect::Chat, Demand::MODEL, Rigour::Required, TRAILING_MAX);
     let mut body = Body::new(length, u64::MAX, false)
-        .coded(Some(coding), LIMIT)
-        .inspected(Some(inspection));
+        .inspected(Some(inspection))
+        .coded(Some(coding), LIMIT);
     let budget = Budget::new(1 << 30);
     let (mut early, mut all) = (Vec::new(), Vec::new());
     let mut reads = sent.chunks(step);
