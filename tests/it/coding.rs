@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::read::{GzDecoder, ZlibDecoder};
-use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use flate2::write::{GzEncoder, ZlibEncoder};
 use zstd_safe::{CCtx, CParameter, DCtx, InBuffer, OutBuffer};
 
 use crate::alias::only_the_model_differs;
