@@ -277,6 +277,23 @@ fn the_memory_that_is_asked_for_is_what_zstd_takes() {
     );
 }
 
+#[test]
+fn the_good_seeds_of_the_fuzz_target_are_good() {
+    for name in [
+        "gzip",
+        "gzip-name",
+        "deflate",
+        "deflate-stored",
+        "zstd-run",
+        "brotli",
+        "brotli-model-last",
+    ] {
+        let seed = std::fs::read(format!("fuzz/corpus/coding/{name}")).unwrap();
+        let decoded = whole(chosen(seed[0]), &seed[3..]);
+        assert!(decoded.is_ok_and(|plain| plain.starts_with(b"{")), "{name}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_cut_gives_the_same(choice: u8, step: u8, room: u8, plain in "[ab]{0,200}", hit in any::<prop::sample::Index>(), bit in 0_u8..9) {

@@ -106,12 +106,12 @@ fn unpacked(coding: &str, body: &[u8]) -> Vec<u8> {
 fn packed(coding: &str, plain: &[u8]) -> Vec<u8> {
     match coding {
         "gzip" | "x-gzip" => {
-            let mut packer = GzEncoder::new(Vec::new(), Compression::fast());
+            let mut packer = GzEncoder::new(Vec::new(), Compression::default());
             packer.write_all(plain).unwrap();
             packer.finish().unwrap()
         }
         "deflate" => {
-            let mut packer = ZlibEncoder::new(Vec::new(), Compression::fast());
+            let mut packer = ZlibEncoder::new(Vec::new(), Compression::default());
             packer.write_all(plain).unwrap();
             packer.finish().unwrap()
         }
@@ -128,6 +128,9 @@ fn zstd(plain: &[u8], window: u32) -> Vec<u8> {
     let mut context = CCtx::create();
     context
         .set_parameter(CParameter::WindowLog(window))
+        .unwrap();
+    context
+        .set_parameter(CParameter::ChecksumFlag(true))
         .unwrap();
     let mut out = vec![0; zstd_safe::compress_bound(plain.len()) + 64];
     let mut output = OutBuffer::around(&mut out[..]);
@@ -406,7 +409,7 @@ fn refused(coding: &'static str, bytes: usize) -> Vec<Refused> {
         ("not coded", plain, "malformed_coding"),
     ];
     if coding != "br" {
-        // A checksum, or the shape of the stream, tells.
+        // Its checksum tells; br has none.
         cases.push(("bent", bent, ""));
     }
     if bytes < KIB {
