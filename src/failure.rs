@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 
 use crate::auth::{Exceeded, Unauthorized};
+use crate::coding::{CodingError, READABLE};
 use crate::dialect::Family;
 use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
 use crate::json::Broken;
@@ -57,8 +58,10 @@ pub enum Failure {
     ModelTooLong,
     /// No provider takes this model.
     UnknownModel,
-    /// The body has a content coding and would have to be read.
+    /// The body would have to be read, and its content coding is none that can be.
     ContentCoding,
+    /// The body is not one stream in its content coding, or decodes to something beyond bounds.
+    Coding(CodingError),
     /// There was no memory to hold the body, for as long as a request may wait.
     MemoryExhausted,
     /// No API answers on this path.
@@ -106,6 +109,7 @@ impl Failure {
             | Self::Json(_)
             | Self::Ambiguous(_)
             | Self::TrailingSpace
+            | Self::Coding(_)
             | Self::NoModel
             | Self::ModelTooLong => 400,
             Self::Unauthorized(_) => 401,
@@ -161,6 +165,10 @@ impl Failure {
             Self::ModelTooLong => "model_too_long",
             Self::UnknownModel => "unknown_model",
             Self::ContentCoding => "content_coding",
+            Self::Coding(CodingError::Ratio | CodingError::Window | CodingError::TooLong) => {
+                "coding_beyond_bounds"
+            }
+            Self::Coding(_) => "malformed_coding",
             Self::MemoryExhausted => "memory_exhausted",
             Self::NoRoute => "no_route",
             Self::NoProvider => "no_provider",
@@ -226,8 +234,12 @@ impl Failure {
             Self::NoModel => "the request body needs a `model`, a string that is not blank".into(),
             Self::ModelTooLong => "the name in `model` is longer than 256 bytes".into(),
             Self::UnknownModel => "no provider is configured for this model".into(),
-            Self::ContentCoding => {
-                "a body with a Content-Encoding cannot be routed by its model; send it plain".into()
+            Self::ContentCoding => format!(
+                "the request body has to be read; send it plain or in one coding of: {READABLE}"
+            )
+            .into(),
+            Self::Coding(error) => {
+                format!("the compressed request body is refused: {error}").into()
             }
             Self::MemoryExhausted => {
                 "the gateway is short of memory for large requests; try again".into()
@@ -327,6 +339,7 @@ impl From<BodyError> for Failure {
             BodyError::Json(broken) => Self::Json(broken),
             BodyError::Ambiguous(key) => Self::Ambiguous(key),
             BodyError::TrailingSpace => Self::TrailingSpace,
+            BodyError::Coding(error) => Self::Coding(error),
         }
     }
 }

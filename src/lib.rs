@@ -10,6 +10,7 @@ pub mod server;
 pub mod exchange;
 pub mod http1;
 pub mod json;
+pub mod coding;
 pub mod peek;
 pub mod dialect;
 pub mod auth;

@@ -82,6 +82,21 @@ pub const TOOL_NAME_BYTES_MAX: usize = 128;
 /// kept (per body). The longest switch literal has 12.
 pub const USER_TEXT_BYTES_MAX: usize = 256;
 
+/// Bytes of the window that a compressed body may ask for (per body). Encoders take 2 to 8 MiB unless
+/// told otherwise; RFC 9659 names 8 MiB as what every decoder of zstd has.
+pub const CODING_WINDOW_BYTES: u64 = 8 * 1024 * 1024;
+
+/// How many times its length a compressed body may decode to. Prompts reach 3 to 20.
+pub const CODING_RATIO_MAX: u64 = 200;
+
+/// Bytes of a compressed body that are decoded at a time. The ratio counts a begun piece as a whole,
+/// so that any body may decode to 200 KiB.
+pub const CODING_PIECE_BYTES: usize = 1024;
+
+/// Bytes of a compressed body, taken and made, after which everything else on the core has a turn:
+/// about 0.5 ms of decoding and scanning.
+pub const CODING_TURN_BYTES: usize = 128 * 1024;
+
 /// Bytes that may wait in an encrypted connection for its socket to take them (per connection): four
 /// records of the largest size.
 pub const TLS_SEND_BYTES: usize = 64 * 1024;

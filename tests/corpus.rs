@@ -10,6 +10,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::path::PathBuf;
 
+use lanegate::coding;
 use lanegate::config;
 use lanegate::http1;
 use lanegate::lane;
@@ -19,6 +20,8 @@ use lanegate::peek;
 type Target = (&'static str, fn(&[u8]));
 
 const TARGETS: &[Target] = &[
+    ("coding", coding::fuzzing::cuts),
+    ("coded_identity", lane::fuzzing::coded_identity),
     ("config", config::fuzzing::file),
     ("http1_head", http1::fuzzing::head),
     ("http1_framing", http1::fuzzing::framing),

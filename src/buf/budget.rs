@@ -187,6 +187,17 @@ impl Reservation {
         self.bytes
     }
 
+    /// Gives back what is beyond `bytes`.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let rest = self.bytes.saturating_sub(bytes);
+        self.bytes -= rest;
+        // Dropping it gives it back.
+        drop(Self {
+            budget: self.budget.clone(),
+            bytes: rest,
+        });
+    }
+
     /// Takes another reservation of the same budget into this one.
     pub fn merge(&mut self, mut other: Self) {
         self.bytes = self.bytes.saturating_add(std::mem::take(&mut other.bytes));

@@ -193,6 +193,12 @@ impl Input {
             .unwrap_or_default()
     }
 
+    /// A block of [`BLOCK_BYTES`] from where this input has its own.
+    #[must_use]
+    pub fn spare(&self) -> Block {
+        self.pool.ordinary()
+    }
+
     /// The unread bytes, for a decoder that works in place.
     #[must_use]
     pub fn bytes_mut(&mut self) -> &mut [u8] {

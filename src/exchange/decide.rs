@@ -4,6 +4,7 @@
 //! client has left of its limits counts.
 
 use crate::buf::{Grower, Reservation};
+use crate::coding::Codings;
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::admit::{Admission, admit};
@@ -76,8 +77,10 @@ pub(super) struct Forward {
     pub(super) route: Option<Routed>,
     /// Whether the body must be a request of one of the three dialects.
     pub(super) judged: bool,
-    /// Whether the body has a content coding.
-    pub(super) coded: bool,
+    /// The content coding that the body is sent on with.
+    pub(super) codings: Codings,
+    /// Whether it came with one that was taken off.
+    pub(super) unpacked: bool,
     pub(super) length: BodyLength,
     pub(super) body: Body,
     /// Memory for a body that is held beyond a window.
@@ -175,7 +178,7 @@ fn judge(
     let content = Content {
         dialect: matched.dialect().filter(|_| method == b"POST"),
         json: is_json(head, bytes),
-        coded: is_coded(head, bytes),
+        codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
         length,
     };
     let (route, inspection) = read_for(core, matched.family, content)?;
@@ -195,9 +198,10 @@ fn judge(
         admission,
         route,
         judged,
-        coded: content.coded,
+        codings: content.codings,
+        unpacked: false,
         length,
-        body: Body::new(length, core.settings.body_bytes, false).inspected(inspection),
+        body: content.body(inspection, core.settings.body_bytes),
         reservation: None,
         grower: None,
     })))
@@ -214,8 +218,21 @@ struct Content {
     /// The dialect, on a path whose bodies are read.
     dialect: Option<Dialect>,
     json: bool,
-    coded: bool,
+    codings: Codings,
     length: BodyLength,
+}
+
+impl Content {
+    /// The body, of at most `limit` bytes as sent and decoded.
+    fn body(self, inspection: Option<Inspection>, limit: u64) -> Body {
+        let coding = match self.codings {
+            Codings::One(coding) => Some(coding),
+            Codings::Plain | Codings::Unreadable => None,
+        };
+        Body::new(self.length, limit, false)
+            .inspected(inspection)
+            .coded(coding, limit)
+    }
 }
 
 /// The route that is known at the head, and what the body is read for.
@@ -236,13 +253,13 @@ fn read_for(
         |dialect, demand, rigour| Some(Inspection::new(dialect, demand, rigour, trailing_max));
     let asks = Asks {
         same_dialect: true,
-        coded: content.coded,
+        codings: content.codings,
         fact: only.is_none(),
         patch: false,
     };
     match (content.dialect, only) {
-        // Compressed bytes are never scanned as JSON; who needs no fact of them lets them pass.
-        (_, Some(only)) if content.coded => Ok((Some(only), None)),
+        // Who needs no fact of compressed bytes lets them pass.
+        (_, Some(only)) if content.codings.is_coded() => Ok((Some(only), None)),
         (Some(dialect), Some(only)) => Ok((
             Some(only),
             inspect(dialect, Demand::NOTHING, Rigour::Structure),
@@ -252,7 +269,7 @@ fn read_for(
             Lane::Wire => Ok((None, inspect(dialect, Demand::MODEL, Rigour::Required))),
             Lane::Canonical(_) => Err(Failure::ContentCoding),
         },
-        (None, None) if content.json && !content.coded => {
+        (None, None) if content.json && content.codings != Codings::Unreadable => {
             Ok((None, inspect(Dialect::Chat, Demand::MODEL, Rigour::Lenient)))
         }
         (None, None) => Ok((Some(default()?), None)),
@@ -265,14 +282,6 @@ fn is_json(head: &RequestHead, bytes: &[u8]) -> bool {
     let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
     let media = media.trim_ascii().to_ascii_lowercase();
     media == b"application/json" || media.ends_with(b"+json")
-}
-
-/// Whether the body has a content coding other than `identity` (RFC 9110 §8.4).
-fn is_coded(head: &RequestHead, bytes: &[u8]) -> bool {
-    values(&head.fields, bytes, "content-encoding")
-        .flat_map(|value| value.split(|byte| *byte == b','))
-        .map(<[u8]>::trim_ascii)
-        .any(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity"))
 }
 
 /// HTTP/1.0 clients are answered and closed, whatever they ask for.

@@ -7,9 +7,11 @@
 use std::io;
 use std::time::Duration;
 
-use crate::buf::Ask;
+use crate::buf::{Ask, Grower, Reservation};
 use crate::clock;
 use crate::exchange::decide::Forward;
+use crate::exchange::plan::must_unpack;
+use crate::exchange::unpack::{keep_up, unpack};
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::framing::BodyLength;
@@ -20,6 +22,9 @@ use crate::runtime::{sleep, turn};
 
 /// Reads after which everything else on the core has a turn: about 1 ms of scanning.
 const BURST: u32 = 16;
+
+/// The same where what is read is also decoded.
+const CODED_BURST: u32 = 2;
 
 /// Pause between two looks at a short budget.
 const BUDGET_LOOK: Duration = Duration::from_millis(5);
@@ -51,12 +56,23 @@ pub(super) async fn gather(
     let mut reads = 0_u32;
     let mut progress = Progress::new(core.settings.request_progress);
     while !may_start(core, forward) {
+        if keep_up(core, client, forward).await? {
+            continue;
+        }
         let capacity = hold(core, client, forward).await?;
         read_more(client, forward, (capacity, &mut progress)).await?;
         reads = reads.wrapping_add(1);
-        if reads.is_multiple_of(BURST) {
+        let burst = if forward.codings.is_coded() {
+            CODED_BURST
+        } else {
+            BURST
+        };
+        if reads.is_multiple_of(burst) {
             turn().await;
         }
+    }
+    if must_unpack(core, forward) {
+        unpack(core, client, forward).await?;
     }
     // Nothing grows after this.
     forward.grower = None;
@@ -68,6 +84,9 @@ fn may_start(core: &Core, forward: &Forward) -> bool {
     let ready = forward.body.ready();
     if forward.body.is_complete() {
         return true;
+    }
+    if must_unpack(core, forward) {
+        return false;
     }
     let window = if core.blocks.is_roomy() {
         core.settings.window_bytes
@@ -97,7 +116,8 @@ async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result
     let ready = forward.body.ready();
     // A configured window may be the smaller one.
     let unreserved = RESERVE_ABOVE_BYTES.min(core.settings.window_bytes);
-    if is_route_known(forward) || ready < unreserved {
+    let streams = is_route_known(forward) && !must_unpack(core, forward);
+    if streams || ready < unreserved {
         return Ok(window);
     }
     let held = forward.reservation.as_ref().map_or(0, |r| r.bytes());
@@ -116,24 +136,40 @@ async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result
     Ok(bytes)
 }
 
-/// Waits for memory, first come first served and within `timeouts.reservation`, while the client is
-/// there. A body of unknown length grows by asking again, one such body at a time.
+/// Reserves for the body itself. One of unknown length grows by asking again, one such body at a time.
 async fn reserve(
     core: &Core,
     client: &Client,
     forward: &mut Forward,
     bytes: u64,
 ) -> Result<(), GatherEnd> {
+    let grower = forward.asked.chunked.then_some(&mut forward.grower);
+    let reservation = granted(core, client, bytes, grower).await?;
+    match &mut forward.reservation {
+        Some(held) => held.merge(reservation),
+        none => *none = Some(reservation),
+    }
+    Ok(())
+}
+
+/// Waits for memory, first come first served and within `timeouts.reservation`, while the client is
+/// there. With a place for the right to grow, that right comes first.
+pub(super) async fn granted(
+    core: &Core,
+    client: &Client,
+    bytes: u64,
+    mut grower: Option<&mut Option<Grower>>,
+) -> Result<Reservation, GatherEnd> {
     let exhausted = GatherEnd::Failed(Failure::MemoryExhausted);
     let mut ask = None;
     let deadline = clock::now() + core.settings.reservation;
     let mut next_look = clock::now() + CLIENT_LOOK;
     loop {
-        if forward.asked.chunked && forward.grower.is_none() {
-            forward.grower = core.budget.grower();
+        if let Some(grower @ None) = grower.as_deref_mut() {
+            *grower = core.budget.grower();
         }
         // Who may not grow yet must not stand in the way of who may.
-        let may_ask = !forward.asked.chunked || forward.grower.is_some();
+        let may_ask = grower.as_ref().is_none_or(|grower| grower.is_some());
         if may_ask && ask.is_none() {
             ask = Some(core.budget.ask(bytes)).filter(Ask::is_possible);
             if ask.is_none() {
@@ -141,11 +177,7 @@ async fn reserve(
             }
         }
         if let Some(reservation) = ask.as_mut().and_then(Ask::granted) {
-            match &mut forward.reservation {
-                Some(held) => held.merge(reservation),
-                none => *none = Some(reservation),
-            }
-            return Ok(());
+            return Ok(reservation);
         }
         let now = clock::now();
         if now >= deadline {
@@ -206,7 +238,7 @@ fn client_end(error: io::Error, late: Failure) -> GatherEnd {
     }
 }
 
-fn absorb(client: &mut Client, forward: &mut Forward) -> Result<(), GatherEnd> {
+pub(super) fn absorb(client: &mut Client, forward: &mut Forward) -> Result<(), GatherEnd> {
     let absorbed = forward.body.absorb(&mut client.input);
     absorbed.map_err(|error| GatherEnd::Failed(error.into()))
 }

@@ -38,6 +38,7 @@ pub(super) async fn drain_and_close(core: &Core, mut client: Client) {
 
 /// Reads and drops the rest of a body within the bounds.
 pub(super) async fn discard(core: &Core, client: &mut Client, body: &mut Body) {
+    body.stop_judging();
     race(read_to_end(core, client, body), sleep(core.settings.linger)).await;
 }
 

@@ -14,6 +14,7 @@ mod plan;
 mod reject;
 mod respond;
 mod rewrite;
+mod unpack;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};

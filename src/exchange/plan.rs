@@ -9,7 +9,7 @@ use crate::http1::framing::BodyLength;
 use crate::http1::hop::ConnectionOptions;
 use crate::http1::target::{Target, parse_target};
 use crate::json::{Patch, patched_len, quote};
-use crate::lane::{Asks, Lane, choose};
+use crate::lane::{Asks, Decline, Lane, choose};
 use crate::observe::Destination;
 use crate::peek::Fact;
 use crate::route::{Routed, match_path};
@@ -33,18 +33,9 @@ pub(super) fn plan<'a>(
     client: &Client,
     forward: &Forward,
 ) -> Result<Planned<'a>, Failure> {
-    let routed = match &forward.route {
-        Some(routed) => routed.clone(),
-        None => route(core, forward)?,
-    };
+    let routed = route(core, forward)?;
     let patch = model_patch(forward, &routed);
-    let asks = Asks {
-        same_dialect: true,
-        coded: forward.coded,
-        fact: forward.route.is_none(),
-        patch: patch.is_some(),
-    };
-    match choose(asks) {
+    match lane(forward, patch.is_some()) {
         Lane::Wire => {}
         Lane::Canonical(_) => return Err(Failure::ContentCoding),
     }
@@ -60,7 +51,13 @@ pub(super) fn plan<'a>(
         .pool(EndpointId::new(routed.provider.index()));
     let pool = pool.ok_or(Failure::NoProvider)?;
     let spent = forward.admission.spent;
-    let head = head(core, client, spent, (&routed, pool), length)?;
+    let head = head(
+        core,
+        client,
+        spent,
+        (&routed, pool),
+        (length, forward.unpacked),
+    )?;
     let provider = core.table.provider(routed.provider);
     let provider = provider.ok_or(Failure::NoProvider)?;
     let to = Destination {
@@ -76,8 +73,30 @@ pub(super) fn plan<'a>(
     })
 }
 
-/// The route by the body's model.
+/// Whether the body has to be sent without its content coding, because its model is replaced. Only
+/// once the model is known.
+pub(super) fn must_unpack(core: &Core, forward: &Forward) -> bool {
+    forward.codings.is_coded()
+        && route(core, forward).is_ok_and(|routed| {
+            let patched = model_patch(forward, &routed).is_some();
+            lane(forward, patched) == Lane::Canonical(Decline::PatchOnCoded)
+        })
+}
+
+fn lane(forward: &Forward, patch: bool) -> Lane {
+    choose(Asks {
+        same_dialect: true,
+        codings: forward.codings,
+        fact: forward.route.is_none(),
+        patch,
+    })
+}
+
+/// The route that the head knew, or the one by the body's model.
 fn route(core: &Core, forward: &Forward) -> Result<Routed, Failure> {
+    if let Some(routed) = &forward.route {
+        return Ok(routed.clone());
+    }
     let family = forward.asked.family;
     let model = forward.body.facts().map(|facts| facts.model());
     match model {
@@ -109,7 +128,7 @@ fn head(
     client: &Client,
     spent: Spent,
     (routed, pool): (&Routed, &Pool),
-    length: BodyLength,
+    (length, unpacked): (BodyLength, bool),
 ) -> Result<Vec<u8>, Failure> {
     let (head, text) = (&client.head, client.head_text.as_slice());
     let provider = core.table.provider(routed.provider);
@@ -128,6 +147,7 @@ fn head(
         query,
         authority: endpoint.authority.as_bytes(),
         length,
+        unpacked,
         credential: provider.auth.outgoing(routed.imposter),
         spent,
         anthropic_version: provider.anthropic_version.as_deref(),

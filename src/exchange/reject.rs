@@ -1,5 +1,6 @@
 //! A failure as a response in the shape of the client's API.
 
+use crate::coding::READABLE;
 use crate::dialect::{ErrorText, Family, error_body};
 use crate::exchange::Next;
 use crate::exchange::intake::OWN_ANSWER;
@@ -71,6 +72,10 @@ impl Rejection {
         }
         if let Some(seconds) = failure.retry_after() {
             emit::field(&mut out, b"retry-after", seconds.to_string().as_bytes());
+        }
+        // RFC 9110 §12.5.3: a 415 for a content coding names those that are read.
+        if failure == Failure::ContentCoding {
+            emit::field(&mut out, b"accept-encoding", READABLE.as_bytes());
         }
         if failure.is_deterministic() {
             emit::field(&mut out, b"x-should-retry", b"false");

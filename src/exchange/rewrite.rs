@@ -30,6 +30,8 @@ pub(super) struct RequestRewrite<'a> {
     pub(super) authority: &'a [u8],
     /// Framing of the body.
     pub(super) length: BodyLength,
+    /// Whether the body lost its content coding.
+    pub(super) unpacked: bool,
     /// Whose credential the provider gets.
     pub(super) credential: Outgoing<'a>,
     /// The fields that held the client's key for this gateway, which end here in any case.
@@ -59,6 +61,8 @@ pub(super) fn request_head(
             if let BodyLength::Known(length) = rewrite.length {
                 emit::field(&mut out, name, length.to_string().as_bytes());
             }
+        } else if rewrite.unpacked && name.eq_ignore_ascii_case(b"content-encoding") {
+            // Its value names what the body does not have any more.
         } else if rewrite.credential.removes(name) || rewrite.spent.removes(name) {
             if let Outgoing::Write { name: ours, value } = rewrite.credential
                 && !credential

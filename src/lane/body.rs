@@ -1,10 +1,12 @@
 //! A message body on its way from one connection's input.
 
-use crate::buf::Input;
+use crate::buf::{Input, Reservation};
+use crate::coding::{Coding, CodingError};
 use crate::http1::chunked::Decoder;
 use crate::http1::error::ChunkError;
 use crate::http1::framing::BodyLength;
 use crate::json::Broken;
+use crate::lane::coded::Coded;
 use crate::lane::inspect::Inspection;
 use crate::peek::{Peek, TopKey};
 
@@ -21,11 +23,23 @@ pub enum BodyError {
     Ambiguous(TopKey),
     /// More white space after the JSON object than a window holds.
     TrailingSpace,
+    /// The content coding is broken, or decodes to something beyond bounds.
+    Coding(CodingError),
+}
+
+impl From<CodingError> for BodyError {
+    fn from(error: CodingError) -> Self {
+        match error {
+            CodingError::TooLong => Self::TooLong,
+            error => Self::Coding(error),
+        }
+    }
 }
 
 /// The state of a body: what was handed on, what is ready, and whether its end was seen.
 ///
-/// The ready bytes are the first ones of the connection's input, decoded; behind them come bytes
+/// "Decoded" is about the transfer coding here; a content coding is left as it is, and its decode is
+/// only looked at. The ready bytes are the first ones of the connection's input, decoded; behind them come bytes
 /// that are not decoded yet, then those of the next message.
 #[derive(Debug)]
 pub struct Body {
@@ -35,6 +49,8 @@ pub struct Body {
     /// Decoded bytes handed on so far: the offset of the first ready byte.
     offset: u64,
     inspection: Option<Inspection>,
+    /// Between the body and its inspection, if it has a content coding.
+    coded: Option<Coded>,
     /// Decoded bytes that may still come before the body is too long.
     allowed: u64,
 }
@@ -72,6 +88,7 @@ impl Body {
             ended: false,
             offset: 0,
             inspection: None,
+            coded: None,
             allowed: limit,
         }
     }
@@ -83,21 +100,77 @@ impl Body {
         self
     }
 
+    /// The body with a content coding: if it is inspected, then what it decodes to, at most `limit`
+    /// bytes.
+    #[must_use]
+    pub fn coded(mut self, coding: Option<Coding>, limit: u64) -> Self {
+        self.coded = coding
+            .filter(|_| self.inspection.is_some())
+            .map(|coding| Coded::new(coding, limit));
+        self
+    }
+
+    /// The content that this body decoded to, all of which was judged and is at the front of the
+    /// input: `bytes` bytes.
+    #[must_use]
+    pub fn decoded_to(self, bytes: usize) -> Self {
+        let mut plain = Self::new(BodyLength::Known(bytes as u64), bytes as u64, false);
+        plain.inspection = self.inspection;
+        plain.ready = bytes;
+        plain
+    }
+
+    /// Stops judging, for a body that is only read to find its end.
+    pub fn stop_judging(&mut self) {
+        self.inspection = None;
+        self.coded = None;
+    }
+
+    /// Memory that the decoder of the content needs before it can begin; then [`Self::grant`].
+    #[must_use]
+    pub fn wants_memory(&self) -> Option<u64> {
+        self.coded.as_ref().and_then(Coded::wants)
+    }
+
+    /// Gives the decoder its memory, for as long as it decodes.
+    pub fn grant(&mut self, memory: Reservation) {
+        if let Some(coded) = &mut self.coded {
+            coded.grant(memory);
+        }
+    }
+
+    /// Whether there are bytes that [`Self::absorb`] left for another turn.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.coded.as_ref().is_some_and(Coded::is_behind)
+    }
+
+    /// Bytes that the content decoded to, once all of it was judged.
+    #[must_use]
+    pub fn decoded_bytes(&self) -> Option<u64> {
+        self.coded.as_ref().and_then(Coded::decoded)
+    }
+
     /// The facts read so far, if the content is judged.
     #[must_use]
     pub fn facts(&self) -> Option<&Peek> {
         self.inspection.as_ref()?.facts()
     }
 
-    /// Decodes and judges what `input` holds beyond the ready bytes.
+    /// Decodes and judges what `input` holds beyond the ready bytes; of a content coding, as much as
+    /// one turn is good for.
     ///
     /// # Errors
     /// When the coding is broken, the body longer than allowed, or its content refused.
     pub fn absorb(&mut self, input: &mut Input) -> Result<(), BodyError> {
         let seen = self.ready;
         self.decode(input)?;
-        let complete = self.is_complete();
-        if let Some(inspection) = &mut self.inspection {
+        let complete = self.is_received();
+        if let (Some(coded), Some(inspection)) = (&mut self.coded, &mut self.inspection) {
+            let mut room = input.spare();
+            let ready = input.bytes().get(..self.ready).unwrap_or_default();
+            coded.scan((ready, self.offset), complete, inspection, &mut room)?;
+        } else if let Some(inspection) = &mut self.inspection {
             let new = input.bytes().get(seen..self.ready).unwrap_or_default();
             inspection.see(new)?;
             if complete {
@@ -166,11 +239,13 @@ impl Body {
     /// until then those before the byte that closes its JSON root.
     #[must_use]
     pub fn releasable(&self) -> usize {
-        match &self.inspection {
-            Some(inspection) if !self.is_complete() => {
-                inspection.releasable(self.offset, self.ready)
-            }
-            _ => self.ready,
+        if self.is_complete() {
+            return self.ready;
+        }
+        match (&self.coded, &self.inspection) {
+            (Some(coded), _) => coded.releasable(self.offset, self.ready),
+            (None, Some(inspection)) => inspection.releasable(self.offset, self.ready),
+            (None, None) => self.ready,
         }
     }
 
@@ -182,9 +257,14 @@ impl Body {
             .is_some_and(Inspection::withholds_tail)
     }
 
-    /// Whether everything that is not handed on yet is ready.
+    /// Whether everything that is not handed on yet is ready, and judged if it is to be.
     #[must_use]
     pub fn is_complete(&self) -> bool {
+        let judged = |coded: &Coded| coded.decoded().is_some();
+        self.is_received() && self.coded.as_ref().is_none_or(judged)
+    }
+
+    fn is_received(&self) -> bool {
         match &self.shape {
             Shape::Known(left) => *left == self.ready as u64,
             Shape::Chunked(_) | Shape::UntilClose => self.ended,

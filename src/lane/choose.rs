@@ -1,5 +1,7 @@
 //! Which lane a request takes: a pure function, and a closed set of reasons for leaving the wire.
 
+use crate::coding::Codings;
+
 /// How a body travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
@@ -16,13 +18,17 @@ pub enum Decline {
     OtherDialect,
     /// A span of a compressed body would have to be replaced.
     PatchOnCoded,
-    /// A fact is required of a compressed body.
-    FactOnCoded,
+    /// A fact is required of a body whose content coding cannot be read.
+    FactOnUnreadable,
 }
 
 impl Decline {
     /// All reasons.
-    pub const ALL: [Self; 3] = [Self::OtherDialect, Self::PatchOnCoded, Self::FactOnCoded];
+    pub const ALL: [Self; 3] = [
+        Self::OtherDialect,
+        Self::PatchOnCoded,
+        Self::FactOnUnreadable,
+    ];
 
     /// The word in logs and metrics.
     #[must_use]
@@ -30,7 +36,7 @@ impl Decline {
         match self {
             Self::OtherDialect => "other_dialect",
             Self::PatchOnCoded => "patch_on_coded",
-            Self::FactOnCoded => "fact_on_coded",
+            Self::FactOnUnreadable => "fact_on_unreadable",
         }
     }
 }
@@ -40,8 +46,8 @@ impl Decline {
 pub struct Asks {
     /// Whether client and provider speak the same dialect.
     pub same_dialect: bool,
-    /// Whether the body has a content coding, so that its bytes are not JSON.
-    pub coded: bool,
+    /// The content coding of the body, with which its bytes are not JSON.
+    pub codings: Codings,
     /// Whether a fact of the body is required.
     pub fact: bool,
     /// Whether a span of the body is replaced.
@@ -57,15 +63,15 @@ pub fn choose(asks: Asks) -> Lane {
             ..
         } => Lane::Canonical(Decline::OtherDialect),
         Asks {
-            coded: true,
+            codings: Codings::Unreadable,
+            fact: true,
+            ..
+        } => Lane::Canonical(Decline::FactOnUnreadable),
+        Asks {
+            codings: Codings::One(_) | Codings::Unreadable,
             patch: true,
             ..
         } => Lane::Canonical(Decline::PatchOnCoded),
-        Asks {
-            coded: true,
-            fact: true,
-            ..
-        } => Lane::Canonical(Decline::FactOnCoded),
         Asks { .. } => Lane::Wire,
     }
 }
@@ -73,22 +79,28 @@ pub fn choose(asks: Asks) -> Lane {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::coding::Coding;
 
     #[test]
     fn every_combination_has_the_lane_that_its_hardest_wish_needs() {
-        for bits in 0..16_u8 {
+        let codings = [
+            Codings::Plain,
+            Codings::One(Coding::Zstd),
+            Codings::Unreadable,
+        ];
+        for (bits, codings) in (0..8_u8).flat_map(|bits| codings.map(|codings| (bits, codings))) {
             let asks = Asks {
                 same_dialect: bits & 1 != 0,
-                coded: bits & 2 != 0,
-                fact: bits & 4 != 0,
-                patch: bits & 8 != 0,
+                codings,
+                fact: bits & 2 != 0,
+                patch: bits & 4 != 0,
             };
             let expected = if !asks.same_dialect {
                 Lane::Canonical(Decline::OtherDialect)
-            } else if asks.coded && asks.patch {
+            } else if codings == Codings::Unreadable && asks.fact {
+                Lane::Canonical(Decline::FactOnUnreadable)
+            } else if codings.is_coded() && asks.patch {
                 Lane::Canonical(Decline::PatchOnCoded)
-            } else if asks.coded && asks.fact {
-                Lane::Canonical(Decline::FactOnCoded)
             } else {
                 Lane::Wire
             };

@@ -98,6 +98,11 @@ impl Inspection {
         self.rigour != Rigour::Lenient
     }
 
+    /// Whether the root has closed, and with it what may be released.
+    pub(super) fn withholds_from_here(&self) -> bool {
+        self.withholds_tail() && self.peek.closed_at().is_some()
+    }
+
     /// How many of `ready` bytes, the first of which is at `offset` of the body, may be released
     /// before the body has ended.
     pub(super) fn releasable(&self, offset: u64, ready: usize) -> usize {

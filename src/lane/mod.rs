@@ -7,6 +7,7 @@
 
 mod body;
 mod choose;
+mod coded;
 mod flight;
 pub mod fuzzing;
 mod inspect;

@@ -202,14 +202,18 @@ impl Sender {
         source: &mut Source<'_>,
         upstream: &Stream,
     ) -> Result<(), SendError> {
-        let readable = self.progress.readable(source.client.client);
-        readable.await.map_err(client_end)?;
+        if !source.body.is_behind() {
+            let readable = self.progress.readable(source.client.client);
+            readable.await.map_err(client_end)?;
+        }
         for _ in 0..BURST {
-            let held = self.read_some(source)?;
-            if held == 0 {
-                return Ok(());
+            if !source.body.is_behind() {
+                let held = self.read_some(source)?;
+                if held == 0 {
+                    return Ok(());
+                }
+                self.progress.received(held);
             }
-            self.progress.received(held);
             source.body.absorb(source.input).map_err(SendError::Body)?;
             self.next_flight(source, upstream).await?;
             if self.complete {

@@ -104,8 +104,8 @@ fn captured_requests_change_in_their_model_only(driver: Driver) {
         if before.head.has("content-encoding") {
             let seen = arrived(&same[0], &origin, &capture.bytes);
             assert_eq!((seen.head, seen.body), (before.head, before.body), "{name}");
-            let answer = alias.connect().exchange("POST", &capture.bytes);
-            assert_eq!(answer.status, 415, "{name}: {answer:#?}");
+            let seen = arrived(&alias, &origin, &capture.bytes);
+            assert!(!seen.head.has("content-encoding"), "{name}");
             continue;
         }
         let body: Value = serde_json::from_slice(&before.body).unwrap();

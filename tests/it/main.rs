@@ -18,6 +18,7 @@ mod cancel;
 mod captures;
 mod clients;
 mod clocks;
+mod coding;
 mod credentials;
 mod early;
 mod facts;

@@ -1,5 +1,9 @@
 //! A whole request body in memory: cut anywhere, decoded, judged, patched and framed again.
 
+mod coded;
+
+pub use coded::coded_identity;
+
 use crate::buf::{Input, Pool};
 use crate::dialect::Dialect;
 use crate::http1::chunked::Decoder;
