@@ -295,6 +295,15 @@ fn second_target_must_answer_as_the_first() {
 }
 
 #[test]
+fn configuration_of_the_comparison_is_valid() {
+    let output = Command::new(env!("CARGO_BIN_EXE_lanegate"))
+        .args(["check", "--config", "benches/compare/lanegate.yaml"])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn process_that_is_not_there_ends_the_run() {
     let mock = mock();
     let ended = bench(&format!(

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use crate::dialect::Dialect;
+
 /// What a run is to do; [`crate::bench::run`] checks it.
 #[derive(Args, Clone, Debug)]
 pub struct Arguments {
@@ -14,8 +16,8 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     pub(super) pid: Vec<u32>,
     /// The API that is spoken
-    #[arg(long, default_value = "chat", value_parser = ["chat", "messages", "responses"])]
-    pub(super) dialect: String,
+    #[arg(long, default_value = "chat", value_parser = dialect, value_name = "chat|messages|responses")]
+    pub(super) dialect: Dialect,
     /// Bytes of the request body, 512 to 20MiB
     #[arg(long, default_value = "2KiB", value_name = "SIZE")]
     pub(super) body_bytes: String,
@@ -64,4 +66,8 @@ pub struct Arguments {
     /// Print the report as JSON
     #[arg(long)]
     pub(super) json: bool,
+}
+
+fn dialect(name: &str) -> Result<Dialect, &'static str> {
+    Dialect::from_name(name).ok_or("expected chat, messages or responses")
 }

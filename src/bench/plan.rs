@@ -201,7 +201,7 @@ impl Arguments {
         };
         let rounds = if targets.len() > 1 { ROUNDS_PAIRED } else { 1 };
         let plan = Plan {
-            dialect: Dialect::from_name(&self.dialect).unwrap_or(Dialect::Chat),
+            dialect: self.dialect,
             stream: self.stream,
             body_bytes: BODY_BYTES.count(body_bytes)?,
             model: printable(&self.model, "--model")?.to_owned(),
