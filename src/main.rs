@@ -52,7 +52,7 @@ enum Command {
     /// Run the scripted provider that stands in for real ones
     Mock(Mock),
     /// Ask targets the same request again and again, and measure them
-    Bench(bench::Arguments),
+    Bench(Box<bench::Arguments>),
 }
 
 #[derive(Args)]
