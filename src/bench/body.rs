@@ -144,7 +144,7 @@ mod tests {
     fn bodies_have_exactly_the_size_and_are_what_agents_send() {
         for dialect in Dialect::ALL {
             for stream in [false, true] {
-                for bytes in [512, 1024, 2048, 2049, 5000, 65_536, 1 << 20, 20 << 20] {
+                for bytes in [512, 1024, 2048, 2049, 5000, 65_536, 300_001] {
                     let shape = Shape {
                         dialect,
                         model: "bench-\"model",
