@@ -23,6 +23,7 @@ pub mod failure;
 pub mod local;
 pub mod config;
 pub mod mock;
+pub mod bench;
 pub mod runtime;
 pub mod buf;
 pub mod clock;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use lanegate::bench;
 use lanegate::config::{self, Config, ConfigError, Driver, Workers};
 use lanegate::dialect::Dialect;
 use lanegate::mock;
@@ -50,6 +51,8 @@ enum Command {
     },
     /// Run the scripted provider that stands in for real ones
     Mock(Mock),
+    /// Ask targets the same request again and again, and measure them
+    Bench(Box<bench::Arguments>),
 }
 
 #[derive(Args)]
@@ -107,6 +110,7 @@ fn main() -> ExitCode {
         Command::Check { config } => check(&config),
         Command::Mock(options) => mock(options),
         Command::Peek { dialect } => peek(&dialect),
+        Command::Bench(arguments) => measure(&arguments),
     }
 }
 
@@ -212,6 +216,15 @@ fn mock(options: Mock) -> ExitCode {
                 std::thread::park();
             }
         }
+        Err(error) => failed(RUNTIME, &error.to_string()),
+    }
+}
+
+fn measure(arguments: &bench::Arguments) -> ExitCode {
+    match bench::run(arguments, &mut std::io::stdout().lock()) {
+        Ok(bench::Outcome::Right) => ExitCode::SUCCESS,
+        Ok(bench::Outcome::Wrong) => failed(RUNTIME, "not every request was answered rightly"),
+        Err(error @ bench::BenchError::Plan(_)) => failed(USAGE, &error.to_string()),
         Err(error) => failed(RUNTIME, &error.to_string()),
     }
 }

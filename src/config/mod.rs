@@ -36,6 +36,7 @@ pub use error::{ConfigError, Failure};
 pub use file::FILE_BYTES_MAX;
 pub use limits::{Limits, MemorySplit};
 pub use models::ModelMapping;
+pub(crate) use quantity::{parse_duration, parse_size};
 pub use schema::key_paths;
 
 use resolve::Sources;

@@ -9,14 +9,14 @@ const DURATIONS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000
 const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// Reads a duration; `None` for anything else, overflow included.
-pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (count, unit) = split(text)?;
     let (_, millis) = DURATIONS.into_iter().find(|(name, _)| *name == unit)?;
     count.checked_mul(millis).map(Duration::from_millis)
 }
 
 /// Reads a size in bytes; `None` for anything else, overflow included.
-pub(super) fn parse_size(text: &str) -> Option<u64> {
+pub(crate) fn parse_size(text: &str) -> Option<u64> {
     let (count, unit) = split(text)?;
     if unit.is_empty() {
         return Some(count);
