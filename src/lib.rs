@@ -7,6 +7,7 @@
 //! failure looks to the caller is in `failure`. Every bound has a name in `limits`.
 
 pub mod server;
+pub mod admin;
 pub mod exchange;
 pub mod http1;
 pub mod json;
@@ -25,4 +26,5 @@ pub mod mock;
 pub mod runtime;
 pub mod buf;
 pub mod clock;
+pub mod meter;
 pub mod limits;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, u8, &[&str])] = &[
     ("limits", 0, &[]),
     ("clock", 0, &[]),
+    ("meter", 0, &[]),
     ("buf", 0, &["limits"]),
     ("runtime", 0, &["limits", "clock"]),
     ("json", 0, &["limits"]),
@@ -54,12 +55,14 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("httparse", &["http1"]),
     ("simd_json", &["json"]),
     ("rustls", &["tls"]),
+    ("subtle", &["auth"]),
     ("webpki_roots", &["tls"]),
     (
         "crossbeam",
         &["ledger", "observe", "server", "switch", "upstream"],
     ),
     ("hdrhistogram", &["observe"]),
+    ("prometheus_client", &["observe"]),
     ("memchr", &["http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["main"]),
