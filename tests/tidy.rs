@@ -67,7 +67,6 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["config"]),
     ("clap", &["main"]),
     ("sha2", &["auth"]),
-    ("subtle", &["auth"]),
 ];
 
 /// Capabilities, and the only modules that may name them.
