@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, u8, &[&str])] = &[
     ("limits", 0, &[]),
     ("clock", 0, &[]),
+    ("meter", 0, &[]),
     ("buf", 0, &["limits"]),
     ("runtime", 0, &["limits", "clock"]),
     ("json", 0, &["limits"]),
@@ -60,17 +61,18 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("brotli_decompressor", &["coding"]),
     ("simd_json", &["json"]),
     ("rustls", &["tls"]),
+    ("subtle", &["auth"]),
     ("webpki_roots", &["tls"]),
     (
         "crossbeam",
         &["ledger", "observe", "server", "switch", "upstream"],
     ),
     ("hdrhistogram", &["bench", "observe"]),
+    ("prometheus_client", &["observe"]),
     ("memchr", &["bench", "http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
     ("sha2", &["auth"]),
-    ("subtle", &["auth"]),
 ];
 
 /// Capabilities, and the only modules that may name them.
