@@ -45,7 +45,6 @@ fn idle_connections_cost_little(driver: Driver) {
         each = usize::try_from(grown).unwrap() * 1024 / count;
         each <= EACH_MAX
     });
-    println!("{driver:?}: {each} bytes for each of {count} idle connections");
     assert!(small, "{each} bytes for each of {count} idle connections");
     // They are all still there.
     for client in clients.iter_mut().step_by(997) {
