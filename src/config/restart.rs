@@ -3,7 +3,7 @@
 //! Sockets, threads, the shares of the memory and the log are made once, at the start. Some keys are only right
 //! together with one of these, and wait with it.
 
-use crate::config::Config;
+use crate::config::{Authentication, Config};
 
 impl Config {
     /// Puts back what takes a restart from `running`, the configuration in force. The key paths of what
@@ -19,11 +19,11 @@ impl Config {
         };
         if keep("server.listen", self.server.listen != running.server.listen) {
             self.server.listen.clone_from(&running.server.listen);
-            // Who may call was written down for the listeners of the same file.
-            if keep(
-                "authentication",
-                self.authentication != running.authentication,
-            ) {
+            // That everybody may call was written down for the listeners of the same file; a list of
+            // clients is right for any, and must not wait where it revokes a key.
+            let open = !matches!(self.authentication, Authentication::Clients(_));
+            let differs = self.authentication != running.authentication;
+            if keep("authentication", open && differs) {
                 self.authentication.clone_from(&running.authentication);
             }
         }
@@ -101,6 +101,37 @@ mod tests {
             "server: { half_close: tolerate }\nlimits: { head_fields: 9 }\ntimeouts: { drain: 1m }";
         assert_eq!(new, config(taken));
         assert!(new.keep_until_restart(&config(taken)).is_empty());
+    }
+
+    #[test]
+    fn nothing_opens_listeners_that_were_not_written_for_it() {
+        let listed = |letter: &str| {
+            let digest = letter.repeat(64);
+            format!("clients: [{{ name: c, key_sha256: \"{digest}\" }}]")
+        };
+        let outside = "server: { listen: [\"192.0.2.1:1\"] }\n";
+        let running = || config(&format!("{outside}{}", listed("a")));
+        for (new, differs) in [
+            // Everybody, on loopback, which is not what is listened on.
+            ("", &["server.listen", "authentication"][..]),
+            ("authentication: none", &["server.listen", "authentication"]),
+            ("clients: []", &["server.listen"]),
+            (&listed("b"), &["server.listen"]),
+            (&listed("a"), &["server.listen"]),
+            (&format!("{outside}{}", listed("b")), &[]),
+            (&format!("{outside}authentication: none"), &[]),
+        ] {
+            let mut taken = config(new);
+            let written = taken.authentication.clone();
+            assert_eq!(taken.keep_until_restart(&running()), differs, "{new}");
+            let waits = differs.contains(&"authentication");
+            let expected = if waits {
+                running().authentication
+            } else {
+                written
+            };
+            assert_eq!(taken.authentication, expected, "{new}");
+        }
     }
 
     #[test]

@@ -21,6 +21,8 @@ on_both_drivers!(
     a_key_is_taken_in_each_place_and_dialect,
     the_reachability_check_needs_no_key,
     each_of_a_thousand_keys_opens_and_no_other,
+    revoking_one_of_a_thousand_keys_is_a_reload,
+    running_exchanges_count_across_reloads,
     a_rate_stops_its_client_and_nobody_else,
     access_lines_name_the_client,
     a_rate_holds_for_all_cores_together,
@@ -201,24 +203,30 @@ fn the_reachability_check_needs_no_key(driver: Driver) {
     assert_eq!(ask(&mut client, FIRST).status, 401);
 }
 
+fn fleet_key(n: usize) -> String {
+    format!("key-of-client-number-{n:04}")
+}
+
+/// The section `clients` with these numbers.
+fn fleet(numbers: impl Iterator<Item = usize>) -> String {
+    let client = |n| line(&format!("c{n}"), &fleet_key(n), "");
+    format!("clients:\n{}", numbers.map(client).collect::<String>())
+}
+
 fn each_of_a_thousand_keys_opens_and_no_other(driver: Driver) {
-    let key = |n: usize| format!("key-of-client-number-{n:04}");
     let origin = Origin::echoing();
-    let lines: String = (0..1000)
-        .map(|n| line(&format!("c{n}"), &key(n), ""))
-        .collect();
-    let clients = format!("clients:\n{lines}");
+    let clients = fleet(0..1000);
     let gateway = Setup::in_front_of(driver, &origin).with(&clients).start();
     let mut client = gateway.connect();
     let models = |key: &str| request("GET", "/v1/models", &[&bearer(key)], b"");
     for n in 0..1000 {
-        let answer = client.exchange("GET", &models(&key(n)));
+        let answer = client.exchange("GET", &models(&fleet_key(n)));
         assert_eq!(answer.status, 200, "{n}: {answer:#?}");
     }
-    let first = key(0);
+    let first = fleet_key(0);
     for wrong in [
-        &key(1000),
-        &key(9999),
+        &fleet_key(1000),
+        &fleet_key(9999),
         &first.to_uppercase(),
         &first[..24],
         &digest(&first),
@@ -228,6 +236,56 @@ fn each_of_a_thousand_keys_opens_and_no_other(driver: Driver) {
         assert_eq!(answer.status, 401, "{wrong}: {answer:#?}");
     }
     assert_eq!(count(&origin), 1000);
+}
+
+/// On connections that are open, too: a key is looked up for each request.
+fn revoking_one_of_a_thousand_keys_is_a_reload(driver: Driver) {
+    const REVOKED: usize = 500;
+    let origin = Origin::echoing();
+    let setup = Setup::in_front_of(driver, &origin).workers(2);
+    let gateway = setup.clone().with(&fleet(0..1000)).start();
+    let ask = |client: &mut Client, n: usize| {
+        let asked = request("GET", "/v1/models", &[&bearer(&fleet_key(n))], b"");
+        client.exchange("GET", &asked).status
+    };
+    let mut open: Vec<_> = (0..8).map(|_| gateway.connect()).collect();
+    for client in &mut open {
+        assert_eq!(ask(client, REVOKED), 200);
+    }
+    let rest = fleet((0..1000).filter(|n| *n != REVOKED));
+    gateway.configure(&setup.with(&rest));
+    let said = gateway.reload();
+    assert!(said.contains("is in force"), "{said}");
+    for client in &mut open {
+        assert_eq!(ask(client, REVOKED), 401);
+        assert_eq!(ask(client, REVOKED + 1), 200);
+        assert_eq!(ask(&mut gateway.connect(), REVOKED), 401);
+        assert_eq!(ask(&mut gateway.connect(), REVOKED - 1), 200);
+    }
+}
+
+fn running_exchanges_count_across_reloads(driver: Driver) {
+    let origin = Origin::start(|caller| {
+        if caller.request().is_some() {
+            let _cancelled = caller.reply(BEGUN);
+            caller.note("begun");
+            caller.until_closed();
+        }
+    });
+    let setup = Setup::in_front_of(driver, &origin);
+    let gateway = two_clients(setup.clone(), "concurrency: 1").start();
+    let first = begin(&gateway, &origin, 1);
+    gateway.configure(&two_clients(
+        setup,
+        "concurrency: 2, requests_per_minute: 1000",
+    ));
+    let said = gateway.reload();
+    assert!(said.contains("is in force"), "{said}");
+    // The one from before counts, so there is room for one more.
+    let second = begin(&gateway, &origin, 2);
+    assert_limited(&ask_anew(&gateway, FIRST), "concurrency_limited", 1..=1);
+    drop((first, second));
+    origin.wait("both cancels", |log| log.ended.len() == 2);
 }
 
 fn a_rate_stops_its_client_and_nobody_else(driver: Driver) {
