@@ -7,6 +7,7 @@
 //! failure looks to the caller is in `failure`. Every bound has a name in `limits`.
 
 pub mod server;
+pub mod admin;
 pub mod exchange;
 pub mod http1;
 pub mod json;
@@ -27,4 +28,5 @@ pub mod bench;
 pub mod runtime;
 pub mod buf;
 pub mod clock;
+pub mod meter;
 pub mod limits;

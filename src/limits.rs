@@ -127,6 +127,23 @@ pub const LOG_FLUSH_MS: u64 = 1000;
 /// Records that can be asked for by request id.
 pub const EXPLAINED_RECORDS: usize = 4096;
 
+/// Connections to the admin listener at a time; one more cuts the oldest. Scrapers and supervisors are
+/// a handful.
+pub const ADMIN_CONNECTIONS: usize = 16;
+
+/// Longest wait for a request on an admin connection, and again for its answer to be taken,
+/// milliseconds.
+pub const ADMIN_CONNECTION_MS: u64 = 5_000;
+
+/// Bytes of the head of an admin request.
+pub const ADMIN_HEAD_BYTES: usize = 16 * 1024;
+
+/// Fields of the head of an admin request.
+pub const ADMIN_HEAD_FIELDS: usize = 64;
+
+/// Bytes of the body of an admin request, which is read and dropped.
+pub const ADMIN_BODY_BYTES: usize = 4096;
+
 /// Body bytes that must come within `timeouts.request_progress` while a provider waits for them. At
 /// the default of 10 s that is 13 kbit/s, less than any network that carries an agent.
 pub const REQUEST_PROGRESS_BYTES: u64 = 16 * 1024;

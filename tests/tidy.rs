@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: &[(&str, u8, &[&str])] = &[
     ("limits", 0, &[]),
     ("clock", 0, &[]),
+    ("meter", 0, &[]),
     ("buf", 0, &["limits"]),
     ("runtime", 0, &["limits", "clock"]),
     ("json", 0, &["limits"]),
@@ -66,6 +67,7 @@ const CONTAINED: &[(&str, &[&str])] = &[
         &["ledger", "observe", "server", "switch", "upstream"],
     ),
     ("hdrhistogram", &["bench", "observe"]),
+    ("prometheus_client", &["observe"]),
     ("memchr", &["bench", "http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),

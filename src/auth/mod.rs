@@ -14,6 +14,8 @@ mod digest;
 
 use std::fmt;
 
+use subtle::ConstantTimeEq;
+
 pub use allowance::{Allowance, ClientLimits, Exceeded, Meter, Meters, Slot};
 pub use clients::{Caller, Client, Clients, PrincipalId, Spent, Unauthorized};
 pub use digest::{Digest, KEY_BYTES_MAX, KEY_BYTES_MIN, KeyError};
@@ -58,6 +60,12 @@ impl Secret {
             Some(at) => Err(SecretError::NotVisible { at }),
             None => Ok(Self(text.into())),
         }
+    }
+
+    /// Whether `shown` is this credential. Takes as long wherever they differ; only the length shows.
+    #[must_use]
+    pub fn is(&self, shown: &[u8]) -> bool {
+        self.0.as_bytes().ct_eq(shown).into()
     }
 
     /// The credential itself. The name is long on purpose: every use should be looked at.

@@ -58,6 +58,12 @@ impl Budget {
         self.shared.used.load(Ordering::Relaxed)
     }
 
+    /// Bytes that can be reserved in all.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.shared.limit
+    }
+
     /// A request for `bytes`, to be asked again until it is granted or given up.
     #[must_use]
     pub fn ask(&self, bytes: u64) -> Ask {

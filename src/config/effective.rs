@@ -12,7 +12,7 @@ use crate::auth::Scheme;
 use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
-    Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom, Server,
+    Admin, Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom, Server,
     Timeouts, Workers,
 };
 use crate::observe::AccessLog;
@@ -28,6 +28,7 @@ pub(super) fn yaml(config: &Config) -> String {
 fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     write_server(out, &config.server)?;
     write_authentication(out, &config.authentication)?;
+    write_admin(out, config.admin.as_ref())?;
     write_limits(out, config.limits)?;
     write_timeouts(out, config.timeouts)?;
     writeln!(out, "log:\n  access: {}", access(config.log.access))?;
@@ -112,6 +113,14 @@ fn write_authentication(out: &mut String, authentication: &Authentication) -> fm
         )?;
     }
     Ok(())
+}
+
+fn write_admin(out: &mut String, admin: Option<&Admin>) -> fmt::Result {
+    let Some(admin) = admin else {
+        return writeln!(out, "admin: null");
+    };
+    let (listen, key_env) = (admin.listen, or_null(admin.key_env.as_deref()));
+    writeln!(out, "admin: {{ listen: \"{listen}\", key_env: {key_env} }}")
 }
 
 fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {

@@ -16,6 +16,7 @@ use crate::auth::{ClientLimits, Digest, ProviderAuth};
 use crate::observe::AccessLog;
 use crate::tls::{self, Acceptor};
 
+mod admin;
 mod base_url;
 mod clients;
 mod effective;
@@ -31,6 +32,7 @@ mod resolve;
 mod restart;
 mod schema;
 
+pub use admin::Admin;
 pub use base_url::{BaseUrl, BaseUrlError};
 pub use error::{ConfigError, Failure};
 pub use file::FILE_BYTES_MAX;
@@ -48,6 +50,8 @@ pub struct Config {
     pub server: Server,
     /// Who may call.
     pub authentication: Authentication,
+    /// Where operators ask; nowhere unless written.
+    pub admin: Option<Admin>,
     /// Bounds on what one peer, and all of them together, can make the gateway hold.
     pub limits: Limits,
     /// Bounds on waiting.
@@ -439,6 +443,7 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
             ..Server::default()
         },
         authentication: Authentication::Unset,
+        admin: None,
         limits: Limits::default(),
         timeouts,
         log: Log::default(),

@@ -297,7 +297,7 @@ fn secret_of_file(path: &Path, sources: &Sources<'_>) -> Result<Secret, String> 
 }
 
 /// Line ends at the end are what editors and `echo` leave there.
-fn secret(text: &str) -> Result<Secret, String> {
+pub(super) fn secret(text: &str) -> Result<Secret, String> {
     Secret::new(text.trim_end_matches(['\r', '\n'])).map_err(|error| error.to_string())
 }
 

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::config::admin;
 use crate::config::clients;
 use crate::config::file::{Node, Value};
 use crate::config::limits;
@@ -58,6 +59,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
         let line = section.line_of(&["listen"]);
         reader.fail(line, section.path_of("listen"), what);
     }
+    let admin = admin::read(&mut reader, &root, &server.listen, sources);
     let section = reader.subsection(&root, "limits", &LIMITS);
     let limits = limits::read(&mut reader, &section);
     let section = reader.subsection(&root, "timeouts", &TIMEOUTS);
@@ -70,6 +72,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
         None => Ok(Config {
             server,
             authentication,
+            admin,
             limits,
             timeouts,
             log,

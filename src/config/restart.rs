@@ -36,6 +36,9 @@ impl Config {
         if keep("server.driver", self.server.driver != running.server.driver) {
             self.server.driver = running.server.driver;
         }
+        if keep("admin", self.admin != running.admin) {
+            self.admin.clone_from(&running.admin);
+        }
         let (limits, old) = (&mut self.limits, running.limits);
         let memory = keep(
             "limits.memory_bytes",
@@ -78,7 +81,7 @@ mod tests {
         let running = config("");
         let text = "server: { listen: [\"127.0.0.1:1\"], workers: 3, driver: epoll, half_close: tolerate }\n\
                     limits: { memory_bytes: 1GiB, connections: 7, body_bytes: 1MiB, window_bytes: 64KiB, head_fields: 9 }\n\
-                    timeouts: { drain: 1m }\nlog: { access: none }";
+                    timeouts: { drain: 1m }\nlog: { access: none }\nadmin: {}";
         let mut new = config(text);
         assert_eq!(
             new.keep_until_restart(&running),
@@ -86,6 +89,7 @@ mod tests {
                 "server.listen",
                 "server.workers",
                 "server.driver",
+                "admin",
                 "limits.memory_bytes",
                 "limits.connections",
                 "limits.body_bytes",

@@ -15,6 +15,7 @@ pub(super) struct Keys {
 pub(super) const ROOT: Keys = Keys {
     known: &[
         "server",
+        "admin",
         "authentication",
         "clients",
         "limits",
@@ -23,7 +24,6 @@ pub(super) const ROOT: Keys = Keys {
         "providers",
     ],
     later: &[
-        "admin",
         "faces",
         "identity",
         "plugins",
@@ -40,6 +40,11 @@ pub(super) const SERVER: Keys = Keys {
 
 pub(super) const SERVER_TLS: Keys = Keys {
     known: &["certificate", "key"],
+    later: &[],
+};
+
+pub(super) const ADMIN: Keys = Keys {
+    known: &["listen", "key_env"],
     later: &[],
 };
 
@@ -148,6 +153,7 @@ pub fn key_paths() -> Vec<String> {
         ("", &ROOT),
         ("server.", &SERVER),
         ("server.tls.", &SERVER_TLS),
+        ("admin.", &ADMIN),
         ("clients[].", &CLIENT),
         ("clients[].limits.", &CLIENT_LIMITS),
         ("limits.", &LIMITS),

@@ -18,7 +18,7 @@ use crate::lane::{
     ReceiveError, Receiver, SendError, Sender, Sending, Source, first_acknowledgement,
 };
 use crate::limits::ATTEMPTS;
-use crate::observe::{EndReason, Way};
+use crate::observe::{EndReason, ProviderMeter, Way};
 use crate::runtime::{Either, Timer, race, sleep};
 use crate::tls::Stream;
 use crate::upstream::{ConnectError, Connection, Pool};
@@ -60,6 +60,7 @@ async fn try_twice(
         to,
     } = plan(core, client, forward)?;
     client.record.way = Way::Wire;
+    let meter = core.meters.get(to.index);
     client.record.to = Some(to);
     let clocks = &pool.endpoint().settings;
     client
@@ -73,7 +74,7 @@ async fn try_twice(
         progress: clocks.request_progress,
         patience: clocks.idle,
     });
-    let mut connection = take(core, client, pool.take()).await;
+    let mut connection = take(core, client, meter, pool.take()).await;
     for _ in 0..ATTEMPTS {
         let Some(taken) = connection else {
             client.record.end = EndReason::ClientClosed;
@@ -85,14 +86,20 @@ async fn try_twice(
         // What came while the connection was taken is part of this body.
         forward.body.absorb(&mut client.input)?;
         let idle = taken.idle_for();
+        let _active = meter
+            .and_then(ProviderMeter::active)
+            .map(|active| active.raised());
         let attempt = attempt(core, client, forward, &mut sender, (pool, taken));
         match Box::pin(attempt).await {
             End::Done(next) => return Ok(next),
             End::Failed(failure) => return Err(failure),
             End::Stale => {
                 pool.died(idle);
+                if let Some(meter) = meter {
+                    meter.stale();
+                }
                 sender.rewind();
-                connection = take(core, client, pool.open()).await;
+                connection = take(core, client, meter, pool.open()).await;
             }
         }
     }
@@ -104,14 +111,25 @@ async fn try_twice(
 async fn take(
     core: &Core,
     client: &mut Client,
+    meter: Option<&ProviderMeter>,
     taking: impl Future<Output = Result<Connection, ConnectError>>,
 ) -> Option<Result<Connection, ConnectError>> {
+    let began = clock::now();
     let capacity = client.input.len().saturating_add(core.settings.head.bytes);
     let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
-    match race(taking, gone).await {
-        Either::First(taken) => Some(taken),
-        Either::Second(()) => None,
+    let taken = match race(taking, gone).await {
+        Either::First(taken) => taken,
+        Either::Second(()) => return None,
+    };
+    let took = clock::now().saturating_duration_since(began);
+    client.record.taking = client.record.taking.saturating_add(took);
+    match (meter, &taken) {
+        (Some(meter), Ok(connection)) if connection.reused => meter.reused(),
+        (Some(meter), Ok(_)) => meter.opened(took),
+        (Some(meter), Err(_)) => meter.failed(),
+        (None, _) => {}
     }
+    Some(taken)
 }
 
 /// Answers with a failure, before any byte of a response was written.
@@ -241,7 +259,11 @@ async fn send(
                     Ok(prepared) => {
                         connection.stream.set_patience(idle, idle);
                         client.answering.set(true);
-                        let client = (core.settings.watched(stream), &mut client.record);
+                        let client = (
+                            core.settings.watched(stream),
+                            &mut client.record,
+                            &*core.metrics,
+                        );
                         let upstream = (receiver, connection);
                         return Sent::Beside(beside(client, upstream, prepared, sending).await);
                     }

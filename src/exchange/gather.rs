@@ -210,6 +210,7 @@ async fn read_more(
     {
         Ok(0) => Err(GatherEnd::ClientGone),
         Ok(count) => {
+            client.record.fed = client.record.elapsed();
             client.input.filled(count);
             progress.received(count);
             absorb(client, forward)

@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use crate::buf::{Budget, Pool};
 use crate::exchange::Core;
-use crate::observe::{Observer, RequestIds};
+use crate::observe::{CoreMetrics, Observer, RequestIds};
 use crate::runtime::Stop;
+use crate::upstream::EndpointId;
 
 /// What a core has from its start to its end, whichever generation it serves. Clones are handles to the
 /// same things.
@@ -32,14 +33,20 @@ pub struct Lasting {
     pub observer: Observer,
     /// Open client connections.
     pub connections: Rc<Cell<usize>>,
-    /// Exchanges that panicked.
-    pub panics: Rc<Cell<u64>>,
+    /// The numbers of this core.
+    pub metrics: Arc<CoreMetrics>,
 }
 
 impl Lasting {
     /// A core that begins; `seed` makes its request ids its own.
     #[must_use]
-    pub fn new(blocks: Pool, budget: Budget, observer: Observer, seed: u64) -> Self {
+    pub fn new(
+        blocks: Pool,
+        budget: Budget,
+        observer: Observer,
+        metrics: Arc<CoreMetrics>,
+        seed: u64,
+    ) -> Self {
         Self {
             blocks,
             budget,
@@ -47,7 +54,7 @@ impl Lasting {
             observer,
             ids: Rc::new(RequestIds::new(seed)),
             connections: Rc::default(),
-            panics: Rc::default(),
+            metrics,
         }
     }
 }
@@ -98,6 +105,24 @@ impl Generations {
     #[must_use]
     pub fn lasting(&self) -> &Lasting {
         &self.lasting
+    }
+
+    /// Notes in the numbers of this core what a scrape should see and nobody counts.
+    pub fn note_levels(&self) {
+        let Lasting {
+            metrics,
+            connections,
+            blocks,
+            ..
+        } = &self.lasting;
+        let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
+        metrics.connections.set(wide(connections.get()));
+        metrics.block_bytes.set(wide(blocks.used_bytes()));
+        let core = self.current.borrow();
+        for (position, meter) in core.meters.iter().enumerate() {
+            let pool = core.upstreams.pool(EndpointId::new(position));
+            meter.set_idle(pool.map_or(0, |pool| pool.idle()));
+        }
     }
 
     /// How long a client connection may be idle, in the generation that was looked at last.

@@ -35,7 +35,9 @@ use crate::exchange::reject::Rejection;
 use crate::failure::Failure;
 use crate::http1::head::{HeadLimits, RequestHead};
 use crate::lane::Watched;
-use crate::observe::{EndReason, Observer, Record, RequestId, RequestIds};
+use crate::observe::{
+    CoreMetrics, EndReason, Observer, ProviderMeter, Record, RequestId, RequestIds,
+};
 use crate::route::{ProviderId, Table, guess_family};
 use crate::runtime::{Either, Stop, TcpStream, Timer, race, sleep, turn};
 use crate::tls::{Acceptor, Stream};
@@ -123,8 +125,10 @@ pub struct Core {
     pub ids: Rc<RequestIds>,
     /// Where the records of exchanges go.
     pub observer: Observer,
-    /// Exchanges that panicked.
-    pub panics: Rc<Cell<u64>>,
+    /// The numbers of this core.
+    pub metrics: Arc<CoreMetrics>,
+    /// Its part in the numbers of the providers, in the order of the table.
+    pub meters: Vec<ProviderMeter>,
 }
 
 impl Core {
@@ -139,6 +143,16 @@ impl Core {
     /// The name of a client for a record.
     fn client_label(&self, principal: PrincipalId) -> Option<Arc<str>> {
         self.client_labels.get(principal.index()).cloned()
+    }
+
+    /// Counts and hands over the record of an exchange that is over.
+    fn observe(&self, record: Record) {
+        self.metrics.exchange(&record);
+        let to = record.to.as_ref().map(|to| to.index);
+        if let Some(meter) = to.and_then(|index| self.meters.get(index)) {
+            meter.response(record.status);
+        }
+        self.observer.observe(record);
     }
 }
 
@@ -177,8 +191,10 @@ enum Next {
 /// Serves one client connection to its end. `open` counts it from its accept on.
 pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
     let generations = &open.0;
+    let metrics = &generations.lasting().metrics;
+    metrics.accepted.add(1);
     let Some(stream) = opened(&generations.current(), socket).await else {
-        return;
+        return metrics.handshake_failures.add(1);
     };
     let mut client = Client {
         stream,
@@ -198,6 +214,7 @@ pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
         let core = generations.current();
         let next = match intake::next_head(&core, &mut client, first).await {
             Arrival::Head => {
+                let _running = metrics.exchanges.raised();
                 let future: Pin<Box<dyn Future<Output = Next> + '_>> =
                     Box::pin(exchange(&core, &mut client));
                 match unwound(future).await {
@@ -212,7 +229,7 @@ pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
             }
         };
         client.record.duration = client.record.elapsed();
-        core.observer.observe(client.record.clone());
+        core.observe(client.record.clone());
         first = false;
         match next {
             Next::KeepAlive if core.stop.is_set() => return linger::close(&core, client).await,
@@ -283,7 +300,7 @@ async fn refuse(client: &mut Client, failure: Failure) -> Next {
 /// An exchange failed by a defect of this gateway: 500 if nothing was answered yet. What it knew of
 /// the request is gone with it, so the connection ends.
 async fn after_panic(core: &Core, client: &mut Client) -> Next {
-    core.panics.set(core.panics.get().saturating_add(1));
+    core.metrics.panics.add(1);
     if client.answering.get() {
         client.record.end = EndReason::Internal;
         return Next::Reset;

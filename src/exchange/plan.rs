@@ -62,6 +62,7 @@ pub(super) fn plan<'a>(
     let provider = provider.ok_or(Failure::NoProvider)?;
     let to = Destination {
         provider: core.label(routed.provider),
+        index: routed.provider.index(),
         imposter: routed.imposter,
         auth: describe_auth(&provider.auth, routed.imposter).as_str(),
     };

@@ -14,10 +14,11 @@ use crate::http1::framing::{BodyLength, response_body};
 use crate::http1::head::{Version, field};
 use crate::http1::hop::ConnectionOptions;
 use crate::lane::{
-    Body, Framing, Outgoing, Receiver, RelayError, SendError, TrailerFields, Watched, write_all,
+    Body, Framing, Outgoing, Pace, Receiver, RelayError, SendError, TrailerFields, Watched,
+    write_all,
 };
 use crate::limits::INTERIM_RESPONSES;
-use crate::observe::{EndReason, Record};
+use crate::observe::{CoreMetrics, EndReason, Record};
 use crate::runtime::{Either, race};
 use crate::tls::Stream;
 use crate::upstream::{Connection, Pool};
@@ -158,6 +159,11 @@ impl Prepared {
     }
 }
 
+/// The pace of a response whose head is there.
+fn pace(metrics: &CoreMetrics) -> Pace<'_> {
+    Pace::new(&metrics.added_to_response, &metrics.gaps)
+}
+
 fn end_of(relayed: Result<(), RelayError>) -> EndReason {
     match relayed {
         Ok(()) => EndReason::Complete,
@@ -198,6 +204,7 @@ async fn relay_watched(
     client.answering.set(true);
     prepared.begin(&mut client.record);
     let out = Outgoing {
+        pace: pace(&core.metrics),
         client: &client.stream,
         head: &prepared.head,
         framing: prepared.framing,
@@ -216,13 +223,14 @@ async fn relay_watched(
 
 /// Relays a response that runs beside the rest of the request; neither waits for the other.
 pub(super) async fn beside(
-    (client, record): (Watched<'_>, &mut Record),
+    (client, record, metrics): (Watched<'_>, &mut Record, &CoreMetrics),
     (receiver, connection): (&mut Receiver, &Connection),
     mut prepared: Prepared,
     mut sending: Pin<&mut impl Future<Output = Result<(), SendError>>>,
 ) -> Next {
     prepared.begin(record);
     let out = Outgoing {
+        pace: pace(metrics),
         client: client.client,
         head: &prepared.head,
         framing: prepared.framing,

@@ -7,6 +7,7 @@ use crate::http1::error::HeadError;
 use crate::http1::head::{HeadLimits, Progress, ResponseHead};
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
+use crate::lane::pace::Pace;
 use crate::limits::{BLOCK_BYTES, RESPONSE_HEAD_BYTES, RESPONSE_HEAD_FIELDS};
 use crate::runtime::turn_after_burst;
 use crate::tls::Stream;
@@ -129,6 +130,7 @@ impl Receiver {
     ) -> Result<(), RelayError> {
         body.absorb(&mut self.input).map_err(RelayError::Body)?;
         self.flight(out.head, body, out, written).await?;
+        out.pace.begun();
         let mut burst = 0;
         while !body.is_complete() {
             let read = read_now_or_wait(upstream, &mut self.input, burst > 0).await;
@@ -149,6 +151,7 @@ impl Receiver {
             body.absorb(&mut self.input).map_err(RelayError::Body)?;
             if body.ready() > 0 || body.is_complete() {
                 self.flight(&[], body, out, written).await?;
+                out.pace.went_on();
             }
         }
         Ok(())
@@ -190,6 +193,8 @@ impl Receiver {
 pub struct Outgoing<'a> {
     /// The client's connection.
     pub client: &'a Stream,
+    /// How fast it comes.
+    pub pace: Pace<'a>,
     /// The response head as the client gets it.
     pub head: &'a [u8],
     /// How the body is framed.

@@ -99,6 +99,7 @@ mod tests {
         record.way = Way::Wire;
         record.to = Some(Destination {
             provider: "main \"one\"".into(),
+            index: 0,
             imposter: true,
             auth: "Bearer",
         });

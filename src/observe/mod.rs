@@ -5,9 +5,11 @@
 
 mod end;
 mod line;
+mod metrics;
 mod record;
 mod recorder;
 
 pub use end::EndReason;
+pub use metrics::{CONTENT_TYPE, CoreMetrics, Metrics, ProviderMeter, ProviderMetrics, Scene};
 pub use record::{Destination, Record, RequestId, RequestIds, Way};
 pub use recorder::{AccessLog, Observer, Recorder};

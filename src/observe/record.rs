@@ -92,6 +92,8 @@ impl Way {
 pub struct Destination {
     /// The provider's name.
     pub provider: Arc<str>,
+    /// Its position in the table of the exchange's generation.
+    pub index: usize,
     /// Whether a mapping hit, as opposed to the family's default.
     pub imposter: bool,
     /// Whose credential it got, as [`crate::auth::AuthToken`] spells it.
@@ -125,6 +127,11 @@ pub struct Record {
     pub response_bytes: u64,
     /// Connections that the request was tried on.
     pub attempts: u32,
+    /// When the last byte came that was waited for before it could be sent on; zero if all of them
+    /// came with the head.
+    pub fed: Duration,
+    /// How long connections to the provider were waited for.
+    pub taking: Duration,
     /// When as much of the body was there as had to be before it could be sent on.
     pub gathered: Option<Duration>,
     /// When a connection to the provider was there.
@@ -154,6 +161,8 @@ impl Record {
             request_bytes: 0,
             response_bytes: 0,
             attempts: 0,
+            fed: Duration::ZERO,
+            taking: Duration::ZERO,
             gathered: None,
             connected: None,
             first_byte: None,

@@ -9,17 +9,19 @@ use crate::config::{self, Authentication, Config, ProviderDialect};
 use crate::dialect::Family;
 use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
-use crate::observe::Observer;
+use crate::observe::{Metrics, Observer, ProviderMeter, ProviderMetrics};
 use crate::route::{Mapping, Pattern, Provider, Table};
+use crate::server::workers;
 use crate::tls::Acceptor;
 use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
 
 /// What is shared out at the start and stays so, whatever the configuration says later.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
-    block_bytes: usize,
-    budget: Budget,
-    observer: Observer,
+    pub(super) block_bytes: usize,
+    pub(super) budget: Budget,
+    pub(super) observer: Observer,
+    pub(super) metrics: Arc<Metrics>,
     /// Client connections that one core may have.
     pub(super) connections: usize,
 }
@@ -33,16 +35,18 @@ impl Share {
             block_bytes: requests / workers,
             budget: Budget::new(memory.reservations),
             observer,
+            metrics: Arc::new(Metrics::new(workers)),
             connections: config.limits.connections.div_ceil(workers),
         }
     }
 
     /// What one core has from its start on; `seed` makes its request ids its own.
-    pub(super) fn lasting(&self, seed: u64) -> Lasting {
+    pub(super) fn lasting(&self, core: usize, seed: u64) -> Lasting {
         Lasting::new(
             Pool::new(self.block_bytes),
             self.budget.clone(),
             self.observer.clone(),
+            self.metrics.core(core),
             seed,
         )
     }
@@ -61,6 +65,9 @@ pub(super) struct Plan {
     pub(super) resolvers: Resolvers,
     settings: Settings,
     tls: Option<Acceptor>,
+    /// The numbers of the providers, in the order of the table.
+    pub(super) metrics: Vec<Arc<ProviderMetrics>>,
+    cores: usize,
 }
 
 impl Plan {
@@ -88,7 +95,13 @@ impl Plan {
             .map(|provider| endpoint(provider, previous))
             .collect();
         let resolvers = previous.map(|previous| &previous.resolvers);
+        let cores = previous.map_or_else(|| workers(config.server.workers), |it| it.cores);
+        let metrics = enabled(&config)
+            .map(|provider| metrics(&provider.name, previous, cores))
+            .collect();
         Self {
+            metrics,
+            cores,
             generation,
             clients: clients(&config.authentication, meters),
             table: Arc::new(Table::new(enabled(&config).map(provider).collect())),
@@ -119,7 +132,12 @@ impl Plan {
             budget: lasting.budget.clone(),
             stop: lasting.stop.clone(),
             ids: Rc::clone(&lasting.ids),
-            panics: Rc::clone(&lasting.panics),
+            metrics: Arc::clone(&lasting.metrics),
+            meters: self
+                .metrics
+                .iter()
+                .map(|provider| ProviderMeter::new(provider, &lasting.metrics))
+                .collect(),
             observer: lasting.observer.clone(),
             client_labels: self
                 .clients
@@ -181,6 +199,12 @@ fn clients(authentication: &Authentication, meters: &mut Meters) -> Option<Arc<C
     let clients = Clients::new(clients.iter().map(client).collect());
     meters.prune();
     Some(Arc::new(clients))
+}
+
+/// The numbers of a provider go on as long as its name does.
+fn metrics(name: &str, previous: Option<&Plan>, cores: usize) -> Arc<ProviderMetrics> {
+    let kept = previous.and_then(|previous| previous.metrics.iter().find(|it| it.name() == name));
+    kept.map_or_else(|| Arc::new(ProviderMetrics::new(name, cores)), Arc::clone)
 }
 
 /// The endpoint of the previous generation where nothing about it changed.

@@ -6,6 +6,7 @@
 
 mod assemble;
 mod heartbeat;
+mod operations;
 mod publish;
 mod reload;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::admin::Admin;
 use crate::auth::Meters;
 use crate::clock;
 use crate::config::{self, Config};
@@ -35,6 +37,7 @@ use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on};
 use crate::server::assemble::{Plan, Share};
 use crate::server::heartbeat::{Bounds, Heartbeats, Watch};
+use crate::server::operations::Operated;
 use crate::server::publish::Published;
 use crate::server::reload::FIRST_RESOLUTION;
 use crate::server::worker::Worker;
@@ -44,6 +47,8 @@ use crate::server::worker::Worker;
 pub struct Running {
     /// The addresses that are listened on.
     pub addresses: Vec<SocketAddr>,
+    /// Where operators ask, if anywhere.
+    pub admin: Option<SocketAddr>,
     /// The driver in use.
     pub driver: Driver,
     /// Number of workers.
@@ -59,7 +64,11 @@ impl fmt::Display for Running {
             let comma = if position == 0 { "" } else { ", " };
             write!(f, "{comma}{address}")?;
         }
-        write!(f, " (driver {}, workers {})", self.driver, self.workers)
+        write!(f, " (driver {}, workers {})", self.driver, self.workers)?;
+        match self.admin {
+            Some(address) => write!(f, ", admin on {address}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -80,7 +89,7 @@ impl fmt::Display for StartError {
             Self::Bind(address, error) if error.kind() == io::ErrorKind::AddrInUse => write!(
                 f,
                 "{address} is in use: another process listens there; stop it or choose another \
-                 server.listen"
+                 address"
             ),
             Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
             Self::Driver(driver, error) => write!(f, "the driver {driver} cannot be used: {error}"),
@@ -116,6 +125,12 @@ pub fn run(
             worker.push(socket);
         }
     }
+    let admin = config.admin.clone().map(|admin| {
+        let listener = TcpListener::bind(admin.listen);
+        let listener = listener.map_err(|error| StartError::Bind(admin.listen, error))?;
+        Ok((listener, admin.key))
+    });
+    let admin = admin.transpose()?;
     let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
     let mut meters = Meters::new(clock::now());
     let share = Share::new(&config, workers, recorder.observer());
@@ -136,8 +151,25 @@ pub fn run(
         };
         start(driver, ended.clone(), move || worker.run()).map_err(StartError::System)?;
     }
+    let mut admin_address = None;
+    if let Some((listener, key)) = admin {
+        admin_address = listener.local_addr().ok();
+        let operations = Arc::new(Operated {
+            control: control.clone(),
+            published,
+            share,
+            stop,
+        });
+        let admin = Admin {
+            listener,
+            key,
+            operations,
+        };
+        admin.start().map_err(StartError::System)?;
+    }
     ready(&Running {
         addresses,
+        admin: admin_address,
         driver,
         workers,
         control: control.clone(),

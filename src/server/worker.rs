@@ -32,7 +32,7 @@ pub(super) struct Worker {
 impl Worker {
     /// Serves until told to stop and until the exchanges then running have ended or run out of time.
     pub(super) async fn run(self) {
-        let lasting = self.share.lasting(seed());
+        let lasting = self.share.lasting(self.core, seed());
         let generations = Rc::new(Generations::new(self.published.clone(), lasting.clone()));
         let mut listeners = Vec::new();
         for socket in self.listeners {
@@ -53,6 +53,7 @@ impl Worker {
             self.heartbeats.beat(self.core);
             sleep(beat).await;
             generations.current().upstreams.prune().await;
+            generations.note_levels();
         }
         lasting.stop.set();
         for listener in &listeners {
@@ -62,6 +63,7 @@ impl Worker {
         while lasting.connections.get() > 0 && clock::now() < deadline {
             self.heartbeats.beat(self.core);
             sleep(beat).await;
+            generations.note_levels();
         }
         self.heartbeats.end(self.core);
     }
@@ -87,7 +89,10 @@ async fn accept(listener: Rc<Listener>, generations: Rc<Generations>, limit: usi
             // The peer was gone before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             // No descriptor or no memory: the connection waits in the queue meanwhile.
-            Err(_) => sleep(pause).await,
+            Err(_) => {
+                generations.lasting().metrics.accept_failures.add(1);
+                sleep(pause).await;
+            }
         }
     }
 }

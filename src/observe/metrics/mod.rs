@@ -1,0 +1,267 @@
+//! What is counted, by each core for itself.
+//!
+//! Every label has a closed set of values: words of this program, or names of providers from the
+//! configuration. Nothing that a client sends is one, so that no client can make series. Every series
+//! is there from the start, at zero, so that a first event is a rise and not a birth.
+//!
+//! Costs of one exchange: a dozen relaxed stores to memory of its own core, and one reading of the
+//! clock for each piece of a response.
+
+mod exposition;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam::utils::CachePadded;
+
+use crate::clock;
+use crate::dialect::Dialect;
+use crate::lane::Decline;
+use crate::meter::{Count, Distribution, Level};
+use crate::observe::{EndReason, Record, Way};
+
+pub use exposition::{CONTENT_TYPE, Scene};
+
+/// Values of the label `dialect`: the dialects, and paths without one.
+const DIALECTS: [&str; Dialect::ALL.len() + 1] = ["chat", "messages", "responses", "none"];
+
+/// Values of the label `lane`.
+const LANES: [&str; 3] = ["local", "wire", "canonical"];
+
+/// Values of the label `status_class`: the classes of a final status, and exchanges whose response was
+/// not begun.
+const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "none"];
+
+/// The numbers of one core. It lies on cache lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct CoreMetrics {
+    /// Position among the cores.
+    core: usize,
+    requests: [[[Count; LANES.len()]; CLASSES.len()]; DIALECTS.len()],
+    declines: [Count; Decline::ALL.len()],
+    ended: [Count; EndReason::ALL.len()],
+    request_bytes: Count,
+    response_bytes: Count,
+    added_to_request: Distribution,
+    first_byte: Distribution,
+    duration: Distribution,
+    connect: Distribution,
+    /// From the head of a provider's response to the end of the first write of it to the client.
+    pub added_to_response: Distribution,
+    /// Between two writes of one response to its client.
+    pub gaps: Distribution,
+    /// Exchanges that run.
+    pub exchanges: Level,
+    /// Exchanges that panicked.
+    pub panics: Count,
+    /// Client connections accepted.
+    pub accepted: Count,
+    /// Accepts that failed for want of a descriptor or memory.
+    pub accept_failures: Count,
+    /// TLS handshakes of clients that failed or took too long.
+    pub handshake_failures: Count,
+    /// Open client connections; set with every beat.
+    pub connections: Level,
+    /// Bytes of blocks that are lent; set with every beat.
+    pub block_bytes: Level,
+}
+
+impl CoreMetrics {
+    /// Position among the cores.
+    #[must_use]
+    pub fn core(&self) -> usize {
+        self.core
+    }
+
+    /// Counts an exchange that is over.
+    pub fn exchange(&self, record: &Record) {
+        let dialect = record.dialect.map_or(Dialect::ALL.len(), |it| it as usize);
+        let lane = match record.way {
+            Way::Local => 0,
+            Way::Wire => 1,
+            Way::Canonical(_) => 2,
+        };
+        let by_class = self.requests.get(dialect);
+        let by_lane = by_class.and_then(|classes| classes.get(class_of(record.status)));
+        count(by_lane.and_then(|lanes| lanes.get(lane)));
+        if let Some(decline) = record.way.decline() {
+            count(self.declines.get(decline as usize));
+        }
+        count(self.ended.get(record.end as usize));
+        self.request_bytes.add(record.request_bytes);
+        self.response_bytes.add(record.response_bytes);
+        if record.to.is_some() {
+            self.duration.record(record.duration);
+        }
+        if let Some(first_byte) = record.first_byte {
+            self.first_byte.record(first_byte);
+        }
+        // A second attempt begins after the time that the first one took, which is not the gateway's.
+        if let (Some(connected), 1) = (record.connected, record.attempts) {
+            let waited = record.fed.saturating_add(record.taking);
+            self.added_to_request
+                .record(connected.saturating_sub(waited));
+        }
+    }
+}
+
+fn count(cell: Option<&Count>) {
+    if let Some(cell) = cell {
+        cell.add(1);
+    }
+}
+
+/// Index into [`CLASSES`].
+fn class_of(status: u16) -> usize {
+    match status {
+        200..300 => 0,
+        300..400 => 1,
+        400..500 => 2,
+        500..600 => 3,
+        _ => 4,
+    }
+}
+
+/// The numbers of one provider on one core.
+#[derive(Debug, Default)]
+struct ProviderCells {
+    responses: [Count; CLASSES.len()],
+    opened: Count,
+    reused: Count,
+    failed: Count,
+    stale: Count,
+    active: Level,
+    idle: Level,
+}
+
+/// The numbers of one provider. They go on over reloads as long as a provider has the name.
+#[derive(Debug)]
+pub struct ProviderMetrics {
+    name: String,
+    cores: Box<[CachePadded<ProviderCells>]>,
+}
+
+impl ProviderMetrics {
+    /// For a provider of this name.
+    #[must_use]
+    pub fn new(name: &str, cores: usize) -> Self {
+        Self {
+            name: name.to_owned(),
+            cores: (0..cores).map(|_| CachePadded::default()).collect(),
+        }
+    }
+
+    /// The provider's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// One core's part in the numbers of one provider.
+#[derive(Clone, Debug)]
+pub struct ProviderMeter {
+    provider: Arc<ProviderMetrics>,
+    core: Arc<CoreMetrics>,
+}
+
+impl ProviderMeter {
+    /// The part of `core`.
+    #[must_use]
+    pub fn new(provider: &Arc<ProviderMetrics>, core: &Arc<CoreMetrics>) -> Self {
+        Self {
+            provider: Arc::clone(provider),
+            core: Arc::clone(core),
+        }
+    }
+
+    fn cells(&self) -> Option<&ProviderCells> {
+        let cells = self.provider.cores.get(self.core.core)?;
+        Some(cells)
+    }
+
+    /// Counts a connection that was opened, which took that long.
+    pub fn opened(&self, took: Duration) {
+        count(self.cells().map(|cells| &cells.opened));
+        self.core.connect.record(took);
+    }
+
+    /// Counts an idle connection that was taken again.
+    pub fn reused(&self) {
+        count(self.cells().map(|cells| &cells.reused));
+    }
+
+    /// Counts a connection that did not come about.
+    pub fn failed(&self) {
+        count(self.cells().map(|cells| &cells.failed));
+    }
+
+    /// Counts a reused connection that was dead, so that its request was sent again.
+    pub fn stale(&self) {
+        count(self.cells().map(|cells| &cells.stale));
+    }
+
+    /// Counts a final response, whoever made it, of an exchange that was sent here.
+    pub fn response(&self, status: u16) {
+        let cells = self.cells();
+        count(cells.and_then(|cells| cells.responses.get(class_of(status))));
+    }
+
+    /// Connections that exchanges use.
+    #[must_use]
+    pub fn active(&self) -> Option<&Level> {
+        self.cells().map(|cells| &cells.active)
+    }
+
+    /// Notes how many connections are idle.
+    pub fn set_idle(&self, connections: usize) {
+        if let Some(cells) = self.cells() {
+            cells.idle.set(wide(connections));
+        }
+    }
+}
+
+/// Cannot fail on the targets of this program.
+fn wide(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+/// The numbers of all cores.
+#[derive(Debug)]
+pub struct Metrics {
+    started: Instant,
+    cores: Box<[Arc<CoreMetrics>]>,
+}
+
+impl Metrics {
+    /// Of so many cores.
+    #[must_use]
+    pub fn new(cores: usize) -> Self {
+        let of_core = |core| {
+            Arc::new(CoreMetrics {
+                core,
+                ..CoreMetrics::default()
+            })
+        };
+        Self {
+            started: clock::now(),
+            cores: (0..cores).map(of_core).collect(),
+        }
+    }
+
+    /// Those of one core; of none that is read where there is no such core.
+    #[must_use]
+    pub fn core(&self, core: usize) -> Arc<CoreMetrics> {
+        self.cores.get(core).cloned().unwrap_or_default()
+    }
+
+    /// Number of cores.
+    #[must_use]
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What the admin listener asks of this process.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use crate::admin::{NotReloaded, Operations, Readiness, Reloaded};
+use crate::observe::Scene;
+use crate::server::assemble::Share;
+use crate::server::publish::Published;
+use crate::server::reload::{Control, ReloadError};
+use crate::server::told_to_stop;
+
+/// The process as operators see it.
+pub(super) struct Operated {
+    pub(super) control: Control,
+    pub(super) published: Arc<Published>,
+    pub(super) share: Share,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+impl Operations for Operated {
+    fn is_alive(&self) -> bool {
+        self.control.is_alive()
+    }
+
+    fn readiness(&self) -> Readiness {
+        match (told_to_stop(&self.stop), self.control.is_ready()) {
+            (true, _) => Readiness::Stopping,
+            (false, true) => Readiness::Ready,
+            (false, false) => Readiness::Stuck,
+        }
+    }
+
+    fn metrics(&self) -> String {
+        let Share {
+            metrics,
+            block_bytes,
+            budget,
+            observer,
+            ..
+        } = &self.share;
+        let plan = self.published.plan();
+        let block_limit = block_bytes.saturating_mul(metrics.cores());
+        metrics.exposition(Scene {
+            generation: plan.generation,
+            is_ready: self.readiness() == Readiness::Ready,
+            providers: plan.metrics.clone(),
+            block_limit_bytes: u64::try_from(block_limit).unwrap_or(u64::MAX),
+            budget: budget.clone(),
+            observer: observer.clone(),
+        })
+    }
+
+    fn config(&self) -> String {
+        self.control.in_force().config.effective_yaml()
+    }
+
+    fn explain(&self, request_id: &str) -> Option<Vec<u8>> {
+        self.share.observer.explained(request_id)
+    }
+
+    fn reload(&self) -> Result<Reloaded, NotReloaded> {
+        match self.control.reload() {
+            Ok(report) => Ok(Reloaded {
+                generation: report.generation,
+                waiting: report.waiting,
+            }),
+            Err(ReloadError::NoFile) => Err(NotReloaded::NoFile),
+            Err(ReloadError::Config(error)) => Err(NotReloaded::Refused(error.to_string())),
+        }
+    }
+}
