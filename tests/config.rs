@@ -535,6 +535,51 @@ fn open_listener_needs_authentication_none_written_down() {
 }
 
 #[test]
+fn admin_is_off_unless_written_and_closed_to_other_machines_without_a_key() {
+    assert_eq!(parse(&with_first_line("")).admin, None);
+    assert_eq!(parse(&with_first_line("admin: null")).admin, None);
+    let admin = parse(&with_first_line("admin: {}")).admin.unwrap();
+    assert_eq!(admin.listen, "127.0.0.1:9901".parse().unwrap());
+    assert!(admin.key.is_none());
+    for (line, expected) in [
+        (
+            "admin: { listen: \"0.0.0.0:9901\" }",
+            "admin.listen: 0.0.0.0:9901 can be reached",
+        ),
+        (
+            "admin: { listen: \"[::]:9901\", key_env: null }",
+            "admin.listen: [::]:9901 can be reached",
+        ),
+        (
+            "admin: { listen: \"127.0.0.1:8080\" }",
+            "admin.listen: 127.0.0.1:8080 is one of server.listen",
+        ),
+        (
+            "admin: { listen: 9901 }",
+            "admin.listen: expected an IP address and port",
+        ),
+        (
+            "admin: { key_env: NOT_SET }",
+            "admin.key_env: NOT_SET is unset or blank",
+        ),
+        (
+            "admin: { key_env: hush }",
+            "admin.key_env: expected the name of an environment variable",
+        ),
+        ("admin: { key: a }", "admin.key: unknown key"),
+    ] {
+        assert_refused(&with_first_line(line), expected);
+    }
+    let line = "admin: { listen: \"0.0.0.0:1\", key_env: OPENAI_API_KEY }";
+    let config = parse(&with_first_line(line));
+    assert!(config.admin.as_ref().unwrap().key.is_some());
+    assert!(config.effective_yaml().contains(line));
+    assert_eq!(parse(&config.effective_yaml()).admin, config.admin);
+    let mapped = "admin: { listen: \"[::ffff:127.0.0.1]:1\" }";
+    assert!(parse(&with_first_line(mapped)).admin.is_some());
+}
+
+#[test]
 fn relations_between_limits_give_the_sum() {
     for (line, message) in [
         (

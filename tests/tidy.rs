@@ -72,7 +72,6 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
     ("sha2", &["auth"]),
-    ("subtle", &["auth"]),
 ];
 
 /// Capabilities, and the only modules that may name them.

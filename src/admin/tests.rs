@@ -1,1 +1,139 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::*;
+
+/// A process that is said to be in some state.
+struct Said {
+    readiness: Readiness,
+    is_alive: bool,
+    reload: fn() -> Result<Reloaded, NotReloaded>,
+    asked: AtomicUsize,
+}
+
+impl Operations for Said {
+    fn is_alive(&self) -> bool {
+        self.is_alive
+    }
+    fn readiness(&self) -> Readiness {
+        self.readiness
+    }
+    fn metrics(&self) -> String {
+        "x".repeat(8 << 20)
+    }
+    fn config(&self) -> String {
+        "a: 1\n".to_owned()
+    }
+    fn explain(&self, request_id: &str) -> Option<Vec<u8>> {
+        (request_id == "req_1").then(|| b"{}\n".to_vec())
+    }
+    fn reload(&self) -> Result<Reloaded, NotReloaded> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        (self.reload)()
+    }
+}
+
+fn said() -> Said {
+    Said {
+        readiness: Readiness::Ready,
+        is_alive: true,
+        reload: || Err(NotReloaded::NoFile),
+        asked: AtomicUsize::new(0),
+    }
+}
+
+fn started(said: Said) -> (std::net::SocketAddr, Arc<Said>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let said = Arc::new(said);
+    let operations: Arc<dyn Operations> = said.clone();
+    let admin = Admin {
+        listener,
+        key: None,
+        operations,
+    };
+    admin.start().unwrap();
+    (address, said)
+}
+
+fn ask(address: std::net::SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn what_is_wrong_is_said_by_the_status_and_a_word() {
+    let (address, _) = started(Said {
+        readiness: Readiness::Stuck,
+        is_alive: false,
+        ..said()
+    });
+    let health = ask(address, "GET /healthz");
+    assert!(health.starts_with("HTTP/1.1 503 ") && health.ends_with("\r\n\r\na core is stuck\n"));
+    let ready = ask(address, "GET /readyz");
+    assert!(
+        ready.starts_with("HTTP/1.1 503 ") && ready.ends_with("\r\n\r\na core does not serve\n")
+    );
+}
+
+#[test]
+fn only_a_post_reloads() {
+    let (address, said) = started(Said {
+        reload: || Err(NotReloaded::Refused("config: a\nconfig: b".to_owned())),
+        ..said()
+    });
+    for method in ["GET", "HEAD", "PUT", "DELETE"] {
+        let answer = ask(address, &format!("{method} /admin/reload"));
+        assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
+    }
+    assert_eq!(said.asked.load(Ordering::SeqCst), 0);
+    let answer = ask(address, "POST /admin/reload");
+    assert!(answer.starts_with("HTTP/1.1 422 "), "{answer}");
+    assert!(
+        answer.contains("\"failures\":[\"config: a\",\"config: b\"]"),
+        "{answer}"
+    );
+    let (address, _) = started(self::said());
+    assert!(ask(address, "POST /admin/reload").starts_with("HTTP/1.1 409 "));
+}
+
+#[test]
+fn an_answer_that_nobody_takes_keeps_nobody_waiting() {
+    let (address, _) = started(said());
+    let many = 2 * crate::limits::ADMIN_CONNECTIONS;
+    let dead: Vec<_> = (0..many)
+        .map(|_| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            // Eight MiB, which no socket takes at once. Refused where it was cut already.
+            let _cut = write!(stream, "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+            stream
+        })
+        .collect();
+    for _ in 0..3 {
+        assert!(ask(address, "GET /readyz").ends_with("ready\n"));
+        assert!(ask(address, "GET /metrics").ends_with('x'));
+    }
+    drop(dead);
+}
+
+#[test]
+fn a_head_that_comes_in_pieces_is_read() {
+    let (address, _) = started(said());
+    let mut stream = TcpStream::connect(address).unwrap();
+    for piece in [
+        "GET /admin/ex",
+        "plain/req_1 HTTP/1.1\r\nHo",
+        "st: localhost\r\n",
+        "\r\n",
+    ] {
+        stream.write_all(piece.as_bytes()).unwrap();
+        std::thread::yield_now();
+    }
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("\r\n\r\n{}\n"), "{answer}");
+}

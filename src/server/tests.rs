@@ -45,7 +45,7 @@ fn published(config: Config) -> (Arc<Published>, Generations) {
         config,
         &mut Meters::new(clock::now()),
     )));
-    let generations = Generations::new(published.clone(), share.lasting(1));
+    let generations = Generations::new(published.clone(), share.lasting(0, 1));
     (published, generations)
 }
 
@@ -159,7 +159,7 @@ fn an_idle_connection_holds_no_generation() {
 
 fn generations_of(published: &Arc<Published>) -> Generations {
     let share = share(&published.plan().config);
-    Generations::new(published.clone(), share.lasting(1))
+    Generations::new(published.clone(), share.lasting(0, 1))
 }
 
 /// The list of models that the gateway answers itself.

@@ -13,6 +13,7 @@
     reason = "scripted origins are plain threads that share one record"
 )]
 
+mod admin;
 mod alias;
 mod cancel;
 mod captures;

@@ -354,6 +354,11 @@ impl Gateway {
         said
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal and waits for the exit.
     pub(crate) fn signal(mut self, signal: Signal) -> ExitStatus {
         let pid = Pid::from_child(&self.child);

@@ -3,6 +3,7 @@
 
 pub(crate) mod certificates;
 pub(crate) mod client;
+pub(crate) mod exposition;
 pub(crate) mod gateway;
 pub(crate) mod message;
 pub(crate) mod origin;

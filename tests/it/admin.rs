@@ -1,0 +1,592 @@
+//! The admin listener of a running gateway: what it says, to whom, and what it costs others.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::relay::still_serves;
+use crate::support::client::{BODY, CHAT, Client, Response, chat, request};
+use crate::support::exposition::Exposition;
+use crate::support::gateway::{Driver, Gateway, SECRET, Setup};
+use crate::support::message::eventually;
+use crate::support::on_both_drivers;
+use crate::support::origin::{Origin, echo};
+
+on_both_drivers!(
+    every_endpoint_answers,
+    counters_are_what_was_sent,
+    times_are_measured,
+    hostile_callers_make_no_series,
+    dead_callers_cost_nobody_anything,
+    a_key_is_asked_for,
+    a_stopping_process_is_not_ready,
+    a_reload_is_asked_for_over_http,
+    numbers_of_a_provider_outlive_a_reload,
+);
+
+const ADMIN: &str = "admin: { listen: \"127.0.0.1:0\" }";
+
+/// A gateway in front of `origin`, with an admin listener on any port.
+fn setup(driver: Driver, origin: &Origin) -> Setup {
+    Setup::in_front_of(driver, origin).with(ADMIN)
+}
+
+/// Where the gateway says that operators may ask.
+fn admin(gateway: &Gateway) -> SocketAddr {
+    let output = gateway.output();
+    let (_, after) = output.split_once("admin on ").unwrap();
+    after.split_whitespace().next().unwrap().parse().unwrap()
+}
+
+/// One request to the admin listener, whose `Host` is its address.
+fn ask(address: SocketAddr, method: &str, path: &str, fields: &[&str]) -> Response {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\n");
+    for field in fields {
+        head.push_str(field);
+        head.push_str("\r\n");
+    }
+    Client::connect(address).exchange(method, format!("{head}\r\n").as_bytes())
+}
+
+fn text(response: &Response) -> String {
+    String::from_utf8(response.body.clone()).unwrap()
+}
+
+fn scrape(address: SocketAddr) -> Exposition {
+    let response = ask(address, "GET", "/metrics", &[]);
+    assert_eq!(response.status, 200);
+    let kind = response.head.value("content-type").unwrap();
+    assert_eq!(kind, "text/plain; version=0.0.4; charset=utf-8");
+    Exposition::read(&text(&response))
+}
+
+/// The first scrape that shows so many exchanges: a core counts after the last byte was written.
+fn scrape_after(address: SocketAddr, exchanges: u64) -> Exposition {
+    let mut last = Exposition::default();
+    let counted = eventually(|| {
+        last = scrape(address);
+        last.sum("lanegate_requests_total") >= exchanges
+    });
+    assert!(counted, "{last:?}");
+    last
+}
+
+fn every_endpoint_answers(driver: Driver) {
+    let origin = Origin::echoing();
+    let gateway = setup(driver, &origin).start();
+    let admin = admin(&gateway);
+    let answer = gateway.connect().exchange("POST", &chat(&[]));
+    let id = answer.head.value("x-lanegate-request-id").unwrap();
+    for (path, expected) in [("/healthz", "alive\n"), ("/readyz", "ready\n")] {
+        let response = ask(admin, "GET", path, &[]);
+        assert_eq!((response.status, text(&response).as_str()), (200, expected));
+        assert!(response.closes());
+        let head = ask(admin, "HEAD", path, &[]);
+        assert_eq!((head.status, head.body.as_slice()), (200, &b""[..]));
+    }
+    let shown = text(&ask(admin, "GET", "/admin/config?pretty", &[]));
+    assert!(
+        shown.contains("set (from env LANEGATE_TEST_KEY)"),
+        "{shown}"
+    );
+    assert!(!shown.contains(SECRET));
+    let mut explained = String::new();
+    let found = eventually(|| {
+        let response = ask(admin, "GET", &format!("/admin/explain/{id}"), &[]);
+        explained = text(&response);
+        response.status == 200
+    });
+    assert!(found, "{explained}");
+    for part in [
+        format!("\"request_id\":\"{id}\""),
+        "\"lane\":\"wire\"".to_owned(),
+        "\"route\":\"passthrough\"".to_owned(),
+        "\"provider\":\"openai-origin\"".to_owned(),
+        "\"end_reason\":\"complete\"".to_owned(),
+    ] {
+        assert!(explained.contains(&part), "{part} in {explained}");
+    }
+    for (method, path, status) in [
+        ("GET", "/", 404),
+        ("GET", "/admin/explain/req_0", 404),
+        ("GET", "/admin/explain/", 404),
+        ("GET", "/admin/explain/%00", 404),
+        ("GET", CHAT, 404),
+        ("POST", "/metrics", 405),
+        ("DELETE", "/admin/config", 405),
+        ("GET", "/admin/reload", 405),
+        ("OPTIONS", "/healthz", 405),
+    ] {
+        let response = ask(admin, method, path, &[]);
+        assert_eq!(response.status, status, "{method} {path}");
+        assert_eq!(response.head.value("allow").is_some(), status == 405);
+    }
+    for (hostile, status) in [
+        ("GET /metrics HTTP/1.1\r\n\r\n".to_owned(), 400),
+        ("nonsense\r\n\r\n".to_owned(), 400),
+        (format!("GET /{} HTTP/1.1\r\n", "a".repeat(20_000)), 414),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(), 400),
+        (
+            "POST /admin/reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9999\r\n\r\n"
+                .to_owned(),
+            413,
+        ),
+        (
+            "POST /admin/reload HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+                .to_owned(),
+            413,
+        ),
+        (
+            "GET /metrics HTTP/1.1\r\nHost: rebound.example\r\n\r\n".to_owned(),
+            403,
+        ),
+        (
+            "GET /healthz HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n\r\n"
+                .to_owned(),
+            403,
+        ),
+    ] {
+        let response = Client::connect(admin).exchange("GET", hostile.as_bytes());
+        assert_eq!(response.status, status, "{hostile:.60}");
+    }
+    for host in [
+        "localhost",
+        "LocalHost:1",
+        "127.0.0.1",
+        "[::1]:9901",
+        "[::1]",
+    ] {
+        let asked = format!("GET /healthz HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        let response = Client::connect(admin).exchange("GET", asked.as_bytes());
+        assert_eq!(response.status, 200, "{host}");
+    }
+}
+
+fn counters_are_what_was_sent(driver: Driver) {
+    let origin = Origin::start(|caller| {
+        while let Some(incoming) = caller.request() {
+            let answer = match incoming.case().as_str() {
+                "overloaded" => crate::support::origin::json(529, "{}"),
+                "cut" => b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec(),
+                _ => echo(&incoming),
+            };
+            caller.reply(&answer).unwrap();
+            if incoming.case() == "cut" {
+                return;
+            }
+        }
+    });
+    let gateway = setup(driver, &origin).workers(2).start();
+    let admin = admin(&gateway);
+    let before = scrape(admin);
+    assert_eq!(before.sum("lanegate_requests_total"), 0);
+    assert_eq!(before.count("lanegate_ready"), 1);
+    assert_eq!(before.count("lanegate_cores"), 2);
+    assert_eq!(before.count("lanegate_config_generation"), 1);
+    let mut client = gateway.connect();
+    let mut response_bytes = 0;
+    for _ in 0..3 {
+        response_bytes += client.exchange("POST", &chat(&[])).body.len();
+    }
+    client.exchange("POST", &chat(&["x-case: overloaded"]));
+    client.exchange(
+        "POST",
+        &request("POST", "/v1/messages", &[], BODY.as_bytes()),
+    );
+    client.exchange("HEAD", &request("HEAD", "/", &[], b""));
+    client.exchange("GET", &request("GET", "/nowhere", &[], b""));
+    client.exchange("POST", &request("POST", CHAT, &[], b"no json"));
+    // The last three answers of a client that goes on: another connection each.
+    gateway.connect().exchange("POST", &chat(&["x-case: cut"]));
+    gateway.connect().exchange("GET", b"broken\r\n\r\n");
+    let now = scrape_after(admin, 10);
+    let requests = |dialect, class, lane| {
+        now.count(&format!(
+            "lanegate_requests_total{{dialect=\"{dialect}\",status_class=\"{class}\",lane=\"{lane}\"}}"
+        ))
+    };
+    assert_eq!(requests("chat", "2xx", "wire"), 4, "three, and the cut one");
+    assert_eq!(requests("chat", "5xx", "wire"), 1);
+    assert_eq!(requests("messages", "2xx", "wire"), 1);
+    assert_eq!(requests("none", "2xx", "local"), 1);
+    assert_eq!(
+        requests("none", "4xx", "local"),
+        2,
+        "/nowhere and what was no request"
+    );
+    assert_eq!(requests("chat", "4xx", "local"), 1, "no JSON");
+    assert_eq!(now.sum("lanegate_requests_total"), 10);
+    let ended = |reason| {
+        now.count(&format!(
+            "lanegate_exchanges_ended_total{{end_reason=\"{reason}\"}}"
+        ))
+    };
+    assert_eq!(
+        (ended("complete"), ended("rejected"), ended("upstream_cut")),
+        (6, 3, 1)
+    );
+    assert_eq!(now.sum("lanegate_exchanges_ended_total"), 10);
+    let bodies = 6 * BODY.len() + "no json".len();
+    assert_eq!(
+        now.count("lanegate_request_body_bytes_total"),
+        u64::try_from(bodies).unwrap()
+    );
+    assert!(now.count("lanegate_response_bytes_total") > u64::try_from(response_bytes).unwrap());
+    assert_eq!(now.count("lanegate_client_connections_accepted_total"), 3);
+    let openai = |name: &str| {
+        now.count(&format!(
+            "lanegate_upstream_{name}{{provider=\"openai-origin\"}}"
+        ))
+    };
+    let anthropic = |name: &str| {
+        now.count(&format!(
+            "lanegate_upstream_{name}{{provider=\"anthropic-origin\"}}"
+        ))
+    };
+    let sent = |provider, class| {
+        now.count(&format!(
+            "lanegate_upstream_exchanges_total{{provider=\"{provider}\",status_class=\"{class}\"}}"
+        ))
+    };
+    assert_eq!(
+        (sent("openai-origin", "2xx"), sent("openai-origin", "5xx")),
+        (4, 1)
+    );
+    assert_eq!(
+        (
+            sent("anthropic-origin", "2xx"),
+            sent("anthropic-origin", "none")
+        ),
+        (1, 0)
+    );
+    assert_eq!(
+        openai("connections_opened_total") + openai("connections_reused_total"),
+        5
+    );
+    assert_eq!(anthropic("connections_opened_total"), 1);
+    assert_eq!(
+        (openai("connect_failures_total"), openai("retries_total")),
+        (0, 0)
+    );
+    drop(client);
+    let calm = eventually(|| {
+        let now = scrape(admin);
+        now.count("lanegate_client_connections") == 0
+            && now.count("lanegate_exchanges_running") == 0
+            && now.count("lanegate_block_bytes") == 0
+    });
+    assert!(calm, "levels fall to zero");
+    let now = scrape(admin);
+    assert_eq!(now.count("lanegate_reserved_bytes"), 0);
+    let idle = "lanegate_upstream_connections{provider=\"anthropic-origin\",state=\"idle\"}";
+    let active = "lanegate_upstream_connections{provider=\"openai-origin\",state=\"active\"}";
+    assert_eq!(now.count(active), 0);
+    // Within `keepalive_idle`, which is 4 s.
+    assert!(now.count(idle) <= 1);
+    assert_eq!(
+        now.names(),
+        before.names(),
+        "every series is there from the start"
+    );
+}
+
+fn times_are_measured(driver: Driver) {
+    const SLOW: Duration = Duration::from_millis(300);
+    let origin = Origin::start(|caller| {
+        while caller.request().is_some() {
+            std::thread::sleep(SLOW);
+            caller
+                .reply(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+                .unwrap();
+            for _ in 0..4 {
+                caller.reply(b"1\r\na\r\n").unwrap();
+                std::thread::sleep(SLOW);
+            }
+            caller.reply(b"0\r\n\r\n").unwrap();
+        }
+    });
+    let gateway = setup(driver, &origin).start();
+    let mut client = gateway.connect();
+    client.exchange("POST", &chat(&[]));
+    client.exchange("POST", &chat(&[]));
+    let now = scrape_after(admin(&gateway), 2);
+    let count = |name: &str| now.count(&format!("lanegate_{name}_seconds_count"));
+    let sum = |name: &str| now.value(&format!("lanegate_{name}_seconds_sum"));
+    let slow = SLOW.as_secs_f64();
+    assert_eq!((count("first_byte"), count("exchange_duration")), (2, 2));
+    assert!(
+        sum("first_byte") >= 2.0 * slow && sum("first_byte") < 4.0 * slow,
+        "{now:?}"
+    );
+    assert!(sum("exchange_duration") >= 10.0 * slow);
+    // The first of four pieces may come with the head; the end comes last.
+    assert!(
+        (6..=10).contains(&count("response_gap")),
+        "{}",
+        count("response_gap")
+    );
+    assert!(sum("response_gap") >= 7.0 * slow);
+    assert_eq!(
+        count("connect"),
+        1,
+        "the second request took the idle connection"
+    );
+    for to in ["request", "response"] {
+        let of = |part: &str| format!("lanegate_added_latency_seconds_{part}{{to=\"{to}\"}}");
+        assert_eq!(now.count(&of("count")), 2);
+        assert!(
+            now.value(&of("sum")) < slow,
+            "what the provider takes is not the gateway's: {now:?}"
+        );
+    }
+}
+
+/// 100,000 requests, none like another in path, model, fields and User-Agent; a few of them reach the
+/// provider.
+fn hostile_callers_make_no_series(driver: Driver) {
+    const EACH: usize = 25_000;
+    const CONNECTIONS: usize = 4;
+    const BATCH: usize = 50;
+    let origin = Origin::echoing();
+    let models = "models: [{ from: \"m-1*\", to: \"{model}\" }]";
+    let gateway = Setup::new(driver)
+        .with(ADMIN)
+        .with("log: { access: none }")
+        .provider("openai", origin.address(), models)
+        .workers(2)
+        .start();
+    let admin = admin(&gateway);
+    let before = scrape(admin);
+    std::thread::scope(|scope| {
+        for connection in 0..CONNECTIONS {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let mut client = gateway.connect();
+                for batch in 0..EACH / BATCH {
+                    let requests: Vec<_> = (0..BATCH)
+                        .map(|at| hostile((connection * EACH + batch * BATCH + at) as u64))
+                        .collect();
+                    client.send(&requests.concat()).unwrap();
+                    for _ in 0..BATCH {
+                        client.response("POST").unwrap();
+                    }
+                }
+            });
+        }
+    });
+    let all = (EACH * CONNECTIONS) as u64;
+    let now = scrape_after(admin, all);
+    assert_eq!(now.sum("lanegate_requests_total"), all);
+    assert!(
+        now.sum("lanegate_upstream_exchanges_total") > all / 200,
+        "some are forwarded"
+    );
+    assert_eq!(now.names(), before.names());
+}
+
+/// The request of this number; the same each time.
+fn hostile(number: u64) -> Vec<u8> {
+    // SplitMix64.
+    let mut noise = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    noise = (noise ^ (noise >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    noise ^= noise >> 31;
+    let fields = [
+        format!("User-Agent: agent-{noise:x}/{number}"),
+        format!("x-{noise:x}: {{le=\"{number}\"}} \\n"),
+        format!("traceparent: 00-{noise:032x}-{number:016x}-01"),
+    ];
+    let fields: Vec<_> = fields.iter().map(String::as_str).collect();
+    let body = format!("{{\"model\":\"m-{noise}\",\"messages\":[],\"user\":\"u{number}\"}}");
+    match number % 4 {
+        0 => request("POST", CHAT, &fields, body.as_bytes()),
+        1 => request(
+            "POST",
+            "/v1/responses",
+            &fields,
+            body.replace("m-", "x-").as_bytes(),
+        ),
+        2 => request(
+            "POST",
+            &format!("/{noise:x}/{number}?model={noise}"),
+            &fields,
+            b"",
+        ),
+        _ => request("POST", &format!("/v1/{number}%22{noise:x}"), &fields, b""),
+    }
+}
+
+/// Callers that send nothing, half a head, or never read their answer: exchanges go on, and so do
+/// other callers.
+fn dead_callers_cost_nobody_anything(driver: Driver) {
+    let origin = Origin::echoing();
+    let gateway = setup(driver, &origin).start();
+    let admin = admin(&gateway);
+    let mut dead = Vec::new();
+    for number in 0..100 {
+        let client = Client::connect(admin);
+        match number % 3 {
+            0 => {}
+            1 => client
+                .send(b"GET /metrics HTTP/1.1\r\nHost: local")
+                .unwrap(),
+            // Sending fails where the gateway has cut it already.
+            _ => drop(client.send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")),
+        }
+        dead.push(client);
+    }
+    let start = Instant::now();
+    for _ in 0..5 {
+        still_serves(&gateway);
+        assert_eq!(ask(admin, "GET", "/healthz", &[]).status, 200);
+        scrape(admin);
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        start.elapsed()
+    );
+    // Those that were not cut to make room run out of time.
+    let threads = || gateway.proc_status("Threads");
+    let many = threads();
+    assert!(many < 60, "{many} threads");
+    drop(dead);
+    assert!(
+        eventually(|| threads() < many),
+        "threads of dead callers end"
+    );
+}
+
+fn a_key_is_asked_for(driver: Driver) {
+    let origin = Origin::echoing();
+    let gateway = Setup::in_front_of(driver, &origin)
+        .with("admin: { listen: \"127.0.0.1:0\", key_env: LANEGATE_TEST_KEY }")
+        .start();
+    let admin = admin(&gateway);
+    let right = format!("Authorization: Bearer {SECRET}");
+    let lower = format!("authorization: bearer {SECRET}");
+    let short = format!("Authorization: Bearer {}", &SECRET[1..]);
+    let long = format!("Authorization: Bearer {SECRET}x");
+    let other = format!("Authorization: Basic {SECRET}");
+    let bare = format!("Authorization: {SECRET}");
+    for path in [
+        "/metrics",
+        "/admin/config",
+        "/admin/explain/req_1",
+        "/admin/reload",
+    ] {
+        for fields in [
+            &[][..],
+            &[short.as_str()],
+            &[long.as_str()],
+            &[other.as_str()],
+            &[bare.as_str()],
+            &["Authorization: Bearer"],
+        ] {
+            let response = ask(admin, "GET", path, fields);
+            assert_eq!(response.status, 401, "{path} {fields:?}");
+            assert_eq!(
+                response.head.value("www-authenticate").as_deref(),
+                Some("Bearer")
+            );
+        }
+    }
+    for field in [&right, &lower] {
+        assert_eq!(ask(admin, "GET", "/metrics", &[field]).status, 200);
+    }
+    // Who has the key may come from anywhere.
+    assert_eq!(
+        ask(admin, "GET", "/metrics", &[&right, "Origin: http://a"]).status,
+        200
+    );
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(ask(admin, "GET", path, &[]).status, 200, "{path}");
+    }
+    assert!(!text(&ask(admin, "GET", "/admin/config", &[&right])).contains(SECRET));
+}
+
+fn a_stopping_process_is_not_ready(driver: Driver) {
+    let origin = Origin::start(|caller| {
+        if caller.request().is_some() {
+            caller.stall();
+        }
+    });
+    let gateway = setup(driver, &origin).start();
+    let admin = admin(&gateway);
+    let client = gateway.connect();
+    client.send(&chat(&[])).unwrap();
+    origin.wait("the request", |log| log.complete().count() == 1);
+    assert_eq!(ask(admin, "GET", "/readyz", &[]).status, 200);
+    kill_process(
+        Pid::from_raw(i32::try_from(gateway.id()).unwrap()).unwrap(),
+        Signal::TERM,
+    )
+    .unwrap();
+    let stopping = eventually(|| ask(admin, "GET", "/readyz", &[]).status == 503);
+    assert!(stopping, "not ready after SIGTERM");
+    assert_eq!(text(&ask(admin, "GET", "/readyz", &[])), "stopping\n");
+    assert_eq!(
+        ask(admin, "GET", "/healthz", &[]).status,
+        200,
+        "and still alive"
+    );
+    assert_eq!(scrape(admin).count("lanegate_ready"), 0);
+}
+
+fn a_reload_is_asked_for_over_http(driver: Driver) {
+    let origin = Origin::echoing();
+    let gateway = setup(driver, &origin).start();
+    let admin = admin(&gateway);
+    let post = |path| ask(admin, "POST", path, &["Content-Length: 0"]);
+    let done = post("/admin/reload");
+    assert_eq!(done.status, 200);
+    assert_eq!(text(&done), "{\"generation\":2,\"needs_restart\":[]}\n");
+    gateway.configure(&setup(driver, &origin).with("log: { access: none }"));
+    assert_eq!(
+        text(&post("/admin/reload")),
+        "{\"generation\":3,\"needs_restart\":[\"log.access\"]}\n"
+    );
+    gateway.configure_with("providers: 7\n");
+    let refused = post("/admin/reload");
+    assert_eq!(refused.status, 422);
+    assert!(
+        text(&refused).contains("config: line 1: providers: expected a list, got 7"),
+        "{}",
+        text(&refused)
+    );
+    assert_eq!(scrape(admin).count("lanegate_config_generation"), 3);
+    still_serves(&gateway);
+}
+
+fn numbers_of_a_provider_outlive_a_reload(driver: Driver) {
+    let origin = Origin::echoing();
+    let gateway = setup(driver, &origin).start();
+    let admin = admin(&gateway);
+    gateway.connect().exchange("POST", &chat(&[]));
+    scrape_after(admin, 1);
+    gateway.configure(&setup(driver, &origin).keys("keepalive_idle: 9s").provider(
+        "openai",
+        origin.address(),
+        "",
+    ));
+    assert_eq!(ask(admin, "POST", "/admin/reload", &[]).status, 200);
+    gateway.connect().exchange("POST", &chat(&[]));
+    let now = scrape_after(admin, 2);
+    let of = |provider: &str| {
+        now.count(&format!(
+            "lanegate_upstream_exchanges_total{{provider=\"{provider}\",status_class=\"2xx\"}}"
+        ))
+    };
+    assert_eq!((of("openai-origin"), of("listed-0")), (2, 0));
+    let named: BTreeSet<_> = now
+        .names()
+        .into_iter()
+        .filter(|name| name.contains("listed-0"))
+        .map(str::to_owned)
+        .collect();
+    gateway.configure(&setup(driver, &origin));
+    assert_eq!(ask(admin, "POST", "/admin/reload", &[]).status, 200);
+    let after = scrape(admin);
+    assert!(!named.is_empty() && after.names().iter().all(|name| !named.contains(*name)));
+}

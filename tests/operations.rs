@@ -1,0 +1,121 @@
+//! What the page, the dashboard and the alert rules say of metrics is true of the program.
+
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lanegate::buf::Budget;
+use lanegate::observe::{AccessLog, EndReason, Metrics, ProviderMetrics, Recorder, Scene};
+use serde_json::Value;
+
+const PAGE: &str = include_str!("../docs/operations.md");
+const ALERTS: &str = include_str!("../deploy/alerts.yaml");
+const DASHBOARD: &str = include_str!("../deploy/grafana-dashboard.json");
+
+/// Names and kinds of all metrics, in the words of the page.
+fn metrics() -> BTreeMap<String, &'static str> {
+    let recorder = Recorder::start(AccessLog::None).unwrap();
+    let page = Arc::new(Metrics::new(1)).exposition(Scene {
+        generation: 1,
+        is_ready: true,
+        providers: vec![Arc::new(ProviderMetrics::new("a", 1))],
+        block_limit_bytes: 1,
+        budget: Budget::new(1),
+        observer: recorder.observer(),
+    });
+    let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let kind = |line: &str| {
+        let (name, kind) = line.split_once(' ').unwrap();
+        let word = match kind {
+            "counter" => "count",
+            "gauge" => "level",
+            _ => "distribution",
+        };
+        (name.to_owned(), word)
+    };
+    kinds.map(kind).collect()
+}
+
+/// The metrics that a text names, whatever part of a distribution it takes.
+fn named(text: &str) -> BTreeSet<String> {
+    let known = metrics();
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = text
+        .split(|c| !is_word(c))
+        .filter(|word| word.starts_with("lanegate_"));
+    let base = |word: &str| {
+        let parts = ["_bucket", "_sum", "_count"].iter();
+        let whole = parts.filter_map(|part| word.strip_suffix(part));
+        whole
+            .map(str::to_owned)
+            .find(|it| known.get(it) == Some(&"distribution"))
+    };
+    words
+        .map(|word| base(word).unwrap_or_else(|| word.to_owned()))
+        .collect()
+}
+
+#[test]
+fn the_page_has_a_row_for_every_metric_and_for_nothing_else() {
+    let rows = PAGE.lines().filter(|line| line.starts_with("| `lanegate_"));
+    let listed: BTreeMap<_, _> = rows
+        .map(|row| {
+            let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+            assert!(
+                cells.len() == 3 && cells[2].len() > 20,
+                "what is to be done? {row}"
+            );
+            (cells[0].trim_matches('`').to_owned(), cells[1])
+        })
+        .collect();
+    assert_eq!(listed, metrics());
+    let known: BTreeSet<_> = metrics().into_keys().collect();
+    assert!(named(PAGE).is_subset(&known));
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_exist() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    let queries = targets
+        .flatten()
+        .map(|target| target["expr"].as_str().unwrap());
+    let shown: BTreeSet<_> = queries.flat_map(named).collect();
+    let known: BTreeSet<_> = metrics().into_keys().collect();
+    assert!(shown.is_subset(&known), "{:?}", shown.difference(&known));
+    let left_out: Vec<_> = known.difference(&shown).map(String::as_str).collect();
+    let expected = [
+        "lanegate_build_info",
+        "lanegate_client_connections_accepted_total",
+        "lanegate_uptime_seconds",
+    ];
+    assert_eq!(left_out, expected);
+}
+
+#[test]
+fn ten_alerts_are_made_of_metrics_and_words_that_exist() {
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap();
+    let known: BTreeSet<_> = metrics().into_keys().collect();
+    let names: BTreeSet<_> = rules
+        .iter()
+        .map(|rule| rule["alert"].as_str().unwrap())
+        .collect();
+    assert_eq!((rules.len(), names.len()), (10, 10));
+    for rule in rules {
+        let query = rule["expr"].as_str().unwrap();
+        let asked = named(query);
+        assert!(!asked.is_empty() && asked.is_subset(&known), "{query}");
+        assert!(!rule["annotations"]["summary"].as_str().unwrap().is_empty());
+        if let Some((_, words)) = query.split_once("end_reason=~\"") {
+            for word in words.split('"').next().unwrap().split('|') {
+                let exists = EndReason::ALL.iter().any(|end| end.as_str() == word);
+                assert!(exists, "{word} in {query}");
+            }
+        }
+    }
+}
