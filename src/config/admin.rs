@@ -40,7 +40,7 @@ pub(super) fn read(
     root.get("admin")?;
     let section = reader.subsection(root, "admin", &ADMIN);
     let listen = reader.take(&section, "listen", address);
-    let listen = listen.unwrap_or(Admin::default().listen);
+    let listen = listen.unwrap_or_else(|| Admin::default().listen);
     let key_env = reader.take(&section, "key_env", provider::variable);
     let key = key_env.as_deref().and_then(|name| {
         reader.take(&section, "key_env", |_| {

@@ -119,7 +119,8 @@ impl Distribution {
     /// The smallest value of each cell that counted anything, in microseconds, and its count.
     pub fn counted(&self) -> impl Iterator<Item = (u64, u64)> {
         let cells = self.cells.iter().map(Count::get).enumerate();
-        cells.filter_map(|(index, count)| (count > 0).then(|| (lowest_of(index), count)))
+        let counted = cells.filter(|(_, count)| *count > 0);
+        counted.map(|(index, count)| (lowest_of(index), count))
     }
 
     /// The sum of all durations, in microseconds.

@@ -96,7 +96,7 @@ fn what_waits_for_others_is_not_added_by_the_gateway() {
     core.exchange(&record);
     core.exchange(&Record {
         attempts: 2,
-        ..record.clone()
+        ..record
     });
     let counted: Vec<_> = core.added_to_request.counted().collect();
     assert_eq!(counted, [(20, 1)]);
@@ -104,7 +104,7 @@ fn what_waits_for_others_is_not_added_by_the_gateway() {
 
 #[test]
 fn buckets_hold_what_was_recorded_on_all_cores() {
-    let cores = [Distribution::new(), Distribution::new()];
+    let cores = [0; 2].map(|_| Box::new(Distribution::new()));
     for (core, micros) in [(0, 0), (1, 10), (0, 11), (1, 2_500), (0, 60_000_000)] {
         cores[core].record(Duration::from_micros(micros));
     }
