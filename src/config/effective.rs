@@ -12,8 +12,8 @@ use crate::auth::Scheme;
 use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
-    Admin, Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom, Server,
-    Timeouts, Workers,
+    Admin, Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom,
+    Server, Timeouts, Workers,
 };
 use crate::observe::AccessLog;
 
