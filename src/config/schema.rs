@@ -68,6 +68,7 @@ pub(super) const LIMITS: Keys = Keys {
         "window_bytes",
         "memory_bytes",
         "connections",
+        "handshakes",
     ],
     later: &[],
 };
@@ -85,6 +86,7 @@ pub(super) const TIMEOUTS: Keys = Keys {
         "drain",
         "linger",
         "reservation",
+        "connection_wait",
     ],
     later: &[],
 };
@@ -105,6 +107,8 @@ pub(super) const PROVIDER: Keys = Keys {
         "enabled",
         "local",
         "keepalive_idle",
+        "connections",
+        "waiting",
         "timeouts",
         "models",
         "list",
@@ -127,6 +131,7 @@ pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
         "idle",
         "request_progress",
         "client_write",
+        "connection_wait",
     ],
     later: &[],
 };

@@ -14,7 +14,8 @@ use std::time::Duration;
 use crate::buf::{Budget, Pool};
 use crate::exchange::Core;
 use crate::observe::{Observer, RequestIds};
-use crate::runtime::Stop;
+use crate::runtime::{Gate, Stop};
+use crate::upstream::Quota;
 
 /// What a core has from its start to its end, whichever generation it serves. Clones are handles to the
 /// same things.
@@ -30,8 +31,10 @@ pub struct Lasting {
     pub ids: Rc<RequestIds>,
     /// Where the records of exchanges go.
     pub observer: Observer,
-    /// Open client connections.
-    pub connections: Rc<Cell<usize>>,
+    /// TLS handshakes with clients at a time.
+    pub handshakes: Gate,
+    /// What the connections to providers may take of this core.
+    pub quota: Quota,
     /// Exchanges that panicked.
     pub panics: Rc<Cell<u64>>,
 }
@@ -39,14 +42,21 @@ pub struct Lasting {
 impl Lasting {
     /// A core that begins; `seed` makes its request ids its own.
     #[must_use]
-    pub fn new(blocks: Pool, budget: Budget, observer: Observer, seed: u64) -> Self {
+    pub fn new(
+        quota: Quota,
+        handshakes: Gate,
+        budget: Budget,
+        observer: Observer,
+        seed: u64,
+    ) -> Self {
         Self {
-            blocks,
+            blocks: Pool::new(quota.request_bytes),
+            handshakes,
+            quota,
             budget,
             stop: Stop::default(),
             observer,
             ids: Rc::new(RequestIds::new(seed)),
-            connections: Rc::default(),
             panics: Rc::default(),
         }
     }

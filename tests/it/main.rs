@@ -14,11 +14,14 @@
 )]
 
 mod alias;
+mod bounds;
 mod cancel;
 mod captures;
 mod clients;
 mod clocks;
 mod credentials;
+mod cores;
+mod descriptors;
 mod early;
 mod facts;
 mod hold;
