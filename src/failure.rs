@@ -120,7 +120,9 @@ impl Failure {
             Self::BodyTooLong => 413,
             Self::NoRoute | Self::NoProvider | Self::UnknownModel => 404,
             Self::HeadTimeout | Self::BodyTimeout | Self::BodyTooSlow => 408,
-            Self::Connect(ConnectError::Exhausted) | Self::MemoryExhausted => 503,
+            Self::Connect(ConnectError::Exhausted | ConnectError::Busy) | Self::MemoryExhausted => {
+                503
+            }
             Self::Connect(
                 ConnectError::TimedOut | ConnectError::Unresolved | ConnectError::HandshakeTimedOut,
             )
@@ -177,6 +179,7 @@ impl Failure {
             Self::Connect(ConnectError::TimedOut) => "upstream_connect_timeout",
             Self::Connect(ConnectError::Unresolved) => "upstream_unresolved",
             Self::Connect(ConnectError::Exhausted) => "descriptors_exhausted",
+            Self::Connect(ConnectError::Busy) => "upstream_busy",
             Self::Connect(ConnectError::CertificateExpired) => "upstream_certificate_expired",
             Self::Connect(ConnectError::CertificateName) => "upstream_certificate_name",
             Self::Connect(ConnectError::CertificateIssuer) => "upstream_certificate_unknown_issuer",
@@ -288,6 +291,7 @@ impl Failure {
             Self::Connect(error) => match error {
                 ConnectError::Unresolved | ConnectError::TimedOut => EndReason::ConnectTimeout,
                 ConnectError::HandshakeTimedOut => EndReason::HandshakeTimeout,
+                ConnectError::Busy => EndReason::UpstreamBusy,
                 ConnectError::Refused | ConnectError::Exhausted => EndReason::UpstreamUnreachable,
                 ConnectError::CertificateExpired
                 | ConnectError::CertificateName

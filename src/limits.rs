@@ -43,6 +43,16 @@ pub const ATTEMPTS: u32 = 2;
 /// Pause between two accepts that failed for want of descriptors or memory, milliseconds.
 pub const ACCEPT_PAUSE_MS: u64 = 10;
 
+/// Connections that one core accepts before everything else on it has a turn.
+pub const ACCEPT_BURST: u32 = 64;
+
+/// Connections on their way from other cores to one; beyond it they stay where they were accepted.
+pub const HANDED_MAX: usize = 256;
+
+/// Connections that a core may have more than the one with the fewest before it hands over, where a
+/// quarter of those is less. Moving them costs more than so small a difference.
+pub const UNEVEN_MIN: usize = 4;
+
 /// Interval at which a core says that it runs, looks at its flags and prunes its pools, milliseconds.
 pub const BEAT_MS: u64 = 100;
 
@@ -151,8 +161,57 @@ pub const REQUEST_PROGRESS_BYTES: u64 = 16 * 1024;
 /// Interval at which a client is looked at while its request waits for something else, milliseconds.
 pub const CLIENT_LOOK_MS: u64 = 100;
 
+/// One core among those of the process, which share what is bounded for all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Number of this core, from 0.
+    pub index: usize,
+    /// Number of cores.
+    pub of: usize,
+}
+
+impl Part {
+    /// All of it.
+    pub const WHOLE: Self = Self { index: 0, of: 1 };
+
+    /// What this core has of `total`. The parts add up to it, but no core goes without: below one
+    /// each they add up to the number of cores.
+    #[must_use]
+    pub fn share(self, total: usize) -> usize {
+        let cores = self.of.max(1);
+        let rest = usize::from(self.index < total % cores);
+        (total / cores + rest).max(1)
+    }
+}
+
 const _: () = assert!(BEAT_MS * 10 <= READY_MS && READY_MS < ALIVE_MS);
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
 const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
 const _: () =
     assert!(RESPONSE_HEAD_BYTES >= BLOCK_BYTES && RESPONSE_HEAD_BYTES <= WIDE_BLOCK_BYTES);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_and_no_core_goes_without() {
+        for (total, of, sum) in [
+            (100, 3, 100),
+            (7, 7, 7),
+            (4096, 16, 4096),
+            (2, 5, 5),
+            (0, 2, 2),
+        ] {
+            let parts: Vec<_> = (0..of)
+                .map(|index| Part { index, of }.share(total))
+                .collect();
+            assert_eq!(
+                parts.iter().sum::<usize>(),
+                sum,
+                "{total} over {of}: {parts:?}"
+            );
+            assert!(parts[0] - parts[of - 1] <= 1);
+        }
+    }
+}

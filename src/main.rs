@@ -174,6 +174,9 @@ fn check(path: &std::path::Path) -> ExitCode {
     match config::load(path) {
         Ok(config) => {
             say(config.effective_yaml().trim_end());
+            if let Some(shortage) = lanegate::server::shortage(&config) {
+                say(&format!("# {shortage}"));
+            }
             ExitCode::SUCCESS
         }
         Err(error) => failed(USAGE, &error.to_string()),

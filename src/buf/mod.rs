@@ -6,14 +6,17 @@
 //! slower by a few system calls, never refused.
 
 mod budget;
+mod tally;
 
 pub use budget::{Ask, Budget, Grower, Reservation};
+pub use tally::{Share, Tally};
 
 use std::cell::RefCell;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
+use crate::buf::tally::Counted;
 use crate::limits::{BLOCK_BYTES, IDLE_BLOCKS, IDLE_WIDE_BLOCKS, WIDE_BLOCK_BYTES};
 
 /// The block store of one core.
@@ -170,6 +173,8 @@ pub struct Input {
     block: Option<Block>,
     start: usize,
     end: usize,
+    /// Where the block is counted while the bytes are those of a request on its way.
+    counted: Option<Counted>,
 }
 
 impl Input {
@@ -181,7 +186,31 @@ impl Input {
             block: None,
             start: 0,
             end: 0,
+            counted: None,
         }
+    }
+
+    /// Counts the block, and those that follow it, in `share` for as long as that exists.
+    pub fn count_in(&mut self, share: &Share) {
+        self.counted = Some(share.counted());
+        self.count();
+    }
+
+    fn count(&self) {
+        if let Some(counted) = &self.counted {
+            counted.set(self.held_bytes());
+        }
+    }
+
+    fn hold(&mut self, block: Option<Block>) {
+        self.block = block;
+        self.count();
+    }
+
+    /// A wide block, where neither the core nor the share it is counted in is half used up.
+    fn wide(&self) -> Option<Block> {
+        let allowed = self.counted.as_ref().is_none_or(Counted::may_widen);
+        allowed.then(|| self.pool.wide()).flatten()
     }
 
     /// The unread bytes.
@@ -214,6 +243,15 @@ impl Input {
         self.end - self.start
     }
 
+    /// Bytes that it holds of the core's share: those of its block, unless they were reserved for.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.block
+            .as_ref()
+            .filter(|block| !block.reserved)
+            .map_or(0, |block| block.len())
+    }
+
     /// Whether nothing is unread.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -243,7 +281,7 @@ impl Input {
 
     /// Forgets everything and gives the block back.
     pub fn release(&mut self) {
-        self.block = None;
+        self.hold(None);
         self.start = 0;
         self.end = 0;
     }
@@ -256,12 +294,12 @@ impl Input {
         }
         let held = self.block.as_ref().map_or(0, |b| b.len());
         if held == 0 {
-            self.block = Some(self.pool.at_least(capacity.min(BLOCK_BYTES)));
+            self.hold(Some(self.pool.at_least(capacity.min(BLOCK_BYTES))));
         } else if self.end == held && self.start == 0 {
             let target = capacity.min(held.saturating_mul(4)).max(BLOCK_BYTES);
             // One step to the size that is kept for reuse, where there is a way for it to be used.
             let kept = (capacity >= WIDE_BLOCK_BYTES && held < WIDE_BLOCK_BYTES)
-                .then(|| self.pool.wide())
+                .then(|| self.wide())
                 .flatten();
             self.move_into(kept.unwrap_or_else(|| self.pool.at_least(target)));
         } else if self.end == held {
@@ -304,7 +342,7 @@ impl Input {
         if let Some(room) = block.get_mut(..count) {
             room.copy_from_slice(held);
         }
-        self.block = Some(block);
+        self.hold(Some(block));
         self.start = 0;
         self.end = count;
     }
@@ -317,8 +355,8 @@ impl Input {
                 .as_ref()
                 .is_none_or(|b| b.len() < WIDE_BLOCK_BYTES)
         {
-            if let Some(wide) = self.pool.wide() {
-                self.block = Some(wide);
+            if let Some(wide) = self.wide() {
+                self.hold(Some(wide));
             }
             self.start = 0;
             self.end = 0;

@@ -36,7 +36,31 @@ fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     config
         .providers
         .iter()
-        .try_for_each(|provider| write_provider(out, provider))
+        .try_for_each(|provider| write_provider(out, provider))?;
+    write_sums(out, config)
+}
+
+/// What it comes to, for an operator who compares it with what the machine has.
+fn write_sums(out: &mut String, config: &Config) -> fmt::Result {
+    let (workers, of_machine) = match config.server.workers {
+        Workers::Count(count) => (count, ""),
+        Workers::Auto => (
+            std::thread::available_parallelism().map_or(1, Into::into),
+            ", as this machine has cores",
+        ),
+    };
+    let descriptors = config.descriptors(workers);
+    let split = config.limits.memory();
+    writeln!(out, "# with {workers} workers{of_machine}:")?;
+    writeln!(out, "#   descriptors: {descriptors}")?;
+    writeln!(
+        out,
+        "#   memory: {} responses + {} requests + {} reservations = {}",
+        show_about(split.responses),
+        show_about(split.requests),
+        show_about(split.reservations),
+        show_size(config.limits.memory_bytes)
+    )
 }
 
 fn write_server(out: &mut String, server: &Server) -> fmt::Result {
@@ -143,7 +167,8 @@ fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
         show_about(split.requests),
         show_about(split.reservations)
     )?;
-    writeln!(out, "  connections: {}", limits.connections)
+    writeln!(out, "  connections: {}", limits.connections)?;
+    writeln!(out, "  handshakes: {}", limits.handshakes)
 }
 
 const fn access(log: AccessLog) -> &'static str {
@@ -168,6 +193,7 @@ fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
         ("drain", timeouts.drain),
         ("linger", timeouts.linger),
         ("reservation", timeouts.reservation),
+        ("connection_wait", timeouts.connection_wait),
     ] {
         writeln!(out, "  {key}: {}", show_duration(wait))?;
     }
@@ -228,6 +254,8 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
         "    keepalive_idle: {}",
         show_duration(provider.keepalive_idle)
     )?;
+    writeln!(out, "    connections: {}", provider.connections)?;
+    writeln!(out, "    waiting: {}", provider.waiting)?;
     writeln!(out, "    timeouts:")?;
     for (key, wait) in [
         ("connect", provider.timeouts.connect),
@@ -236,6 +264,7 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
         ("idle", provider.timeouts.idle),
         ("request_progress", provider.timeouts.request_progress),
         ("client_write", provider.timeouts.client_write),
+        ("connection_wait", provider.timeouts.connection_wait),
     ] {
         writeln!(out, "      {key}: {}", show_duration(wait))?;
     }

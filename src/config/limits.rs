@@ -36,6 +36,10 @@ pub struct Limits {
     pub memory_bytes: u64,
     /// Client connections at a time. Default 10000: their response buffers come to 157 MiB.
     pub connections: usize,
+    /// TLS handshakes at a time on each core with clients, and as many with providers; further ones
+    /// wait their turn within `timeouts.handshake`. Default 256: each is about a millisecond of a
+    /// core and 40 KiB, and a storm of clients that come back must not stand in the way of streams.
+    pub handshakes: usize,
 }
 
 impl Default for Limits {
@@ -47,6 +51,7 @@ impl Default for Limits {
             window_bytes: 256 << 10,
             memory_bytes: 512 << 20,
             connections: 10_000,
+            handshakes: 256,
         }
     }
 }
@@ -105,6 +110,7 @@ pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Limits {
         &bytes(16 << 10..=16 << 20),
     );
     let connections = small("connections", default.connections, &count(1..=1_000_000));
+    let handshakes = small("handshakes", default.handshakes, &count(1..=100_000));
     let mut large = |key, default| {
         reader
             .take(section, key, read::size(64 << 10..=1 << 40))
@@ -119,6 +125,7 @@ pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Limits {
         window_bytes,
         memory_bytes,
         connections,
+        handshakes,
     };
     relate(reader, section, limits);
     limits

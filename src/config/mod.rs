@@ -19,6 +19,7 @@ use crate::tls::{self, Acceptor};
 mod admin;
 mod base_url;
 mod clients;
+mod descriptors;
 mod effective;
 mod error;
 mod file;
@@ -34,6 +35,7 @@ mod schema;
 
 pub use admin::Admin;
 pub use base_url::{BaseUrl, BaseUrlError};
+pub use descriptors::Descriptors;
 pub use error::{ConfigError, Failure};
 pub use file::FILE_BYTES_MAX;
 pub use limits::{Limits, MemorySplit};
@@ -217,6 +219,10 @@ pub struct Timeouts {
     /// the largest size takes a few seconds, so the memory of one comes free, and a caller that is
     /// told early can try again.
     pub reservation: Duration,
+    /// A request, for a connection to a provider that has as many as it may; then 503. Default
+    /// 10 s: one of a hundred streams of a few minutes each ends every few seconds, and a caller
+    /// that is told early can try again.
+    pub connection_wait: Duration,
 }
 
 impl Default for Timeouts {
@@ -233,6 +239,7 @@ impl Default for Timeouts {
             drain: Duration::from_secs(15 * 60),
             linger: Duration::from_secs(2),
             reservation: Duration::from_secs(10),
+            connection_wait: Duration::from_secs(10),
         }
     }
 }
@@ -288,6 +295,13 @@ pub struct Provider {
     pub local: bool,
     /// Longest rest of a connection before it is closed instead of used again.
     pub keepalive_idle: Duration,
+    /// Connections to it at a time, idle ones included; shared out to the cores, at least one
+    /// each. Default 4096: far more streams than a provider grants one account, and few of the
+    /// 28,000 local ports that a kernel has for one address.
+    pub connections: usize,
+    /// Requests that wait for a connection at a time, shared out to the cores, at least one each.
+    /// Default 1024: what may begin within `timeouts.connection_wait` and not more.
+    pub waiting: usize,
     /// Own bounds on waiting, or those of [`Config::timeouts`].
     pub timeouts: ProviderTimeouts,
     /// The models it takes, in match order.
@@ -322,6 +336,8 @@ pub struct ProviderTimeouts {
     pub request_progress: Duration,
     /// See [`Timeouts::client_write`].
     pub client_write: Duration,
+    /// See [`Timeouts::connection_wait`].
+    pub connection_wait: Duration,
 }
 
 impl From<Timeouts> for ProviderTimeouts {
@@ -333,6 +349,7 @@ impl From<Timeouts> for ProviderTimeouts {
             idle: all.idle,
             request_progress: all.request_progress,
             client_write: all.client_write,
+            connection_wait: all.connection_wait,
         }
     }
 }
@@ -433,6 +450,8 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         enabled: true,
         local: mock.ip().to_canonical().is_loopback(),
         keepalive_idle: provider::KEEPALIVE_IDLE_PLAIN,
+        connections: provider::CONNECTIONS,
+        waiting: provider::WAITING,
         timeouts: timeouts.into(),
         models: Vec::new(),
         list: Vec::new(),

@@ -29,6 +29,10 @@ const VARIABLE_BYTES_MAX: usize = 128;
 /// Plaintext servers are mostly local ones, whose defaults close after 5 s (Node's `http`, uvicorn);
 /// a connection is given up before its server does.
 pub(super) const KEEPALIVE_IDLE_PLAIN: Duration = Duration::from_secs(4);
+/// See [`Provider::connections`].
+pub(super) const CONNECTIONS: usize = 4096;
+/// See [`Provider::waiting`].
+pub(super) const WAITING: usize = 1024;
 /// Public API endpoints keep connections for more than a minute.
 const KEEPALIVE_IDLE_TLS: Duration = Duration::from_secs(60);
 
@@ -114,6 +118,11 @@ fn one(
     let mut flag = |key| reader.take(section, key, read::boolean);
     let (default, enabled, local) = (flag("default"), flag("enabled"), flag("local"));
     let keepalive_idle = reader.take(section, "keepalive_idle", read::duration(wait_range()));
+    let mut most = |key| {
+        let value = reader.take(section, key, read::count(1..=1_000_000));
+        value.and_then(|value| usize::try_from(value).ok())
+    };
+    let (connections, waiting) = (most("connections"), most("waiting"));
     let timeouts = own_timeouts(reader, section, timeouts);
     let models = models::mappings(reader, section);
     let list = models::list(reader, section);
@@ -141,6 +150,8 @@ fn one(
         enabled: enabled.unwrap_or(true),
         local: local.unwrap_or_else(|| base_url.is_loopback()),
         keepalive_idle: keepalive_idle.unwrap_or(default_idle),
+        connections: connections.unwrap_or(CONNECTIONS),
+        waiting: waiting.unwrap_or(WAITING),
         timeouts,
         base_url,
         ca_file,
@@ -165,6 +176,7 @@ fn own_timeouts(reader: &mut Reader, section: &Section<'_>, all: Timeouts) -> Pr
         idle: wait("idle", all.idle),
         request_progress: wait("request_progress", all.request_progress),
         client_write: wait("client_write", all.client_write),
+        connection_wait: wait("connection_wait", all.connection_wait),
     }
 }
 

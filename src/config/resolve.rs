@@ -231,6 +231,7 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
         drain: wait("drain", default.drain),
         linger: wait("linger", default.linger),
         reservation: wait("reservation", default.reservation),
+        connection_wait: wait("connection_wait", default.connection_wait),
     };
     if timeouts.linger > timeouts.drain {
         let what = format!(

@@ -59,6 +59,11 @@ impl Config {
                 limits.window_bytes = old.window_bytes;
             }
         }
+        let handshakes = &mut self.limits.handshakes;
+        let old = running.limits.handshakes;
+        if keep("limits.handshakes", *handshakes != old) {
+            *handshakes = old;
+        }
         if keep("log.access", self.log.access != running.log.access) {
             self.log.access = running.log.access;
         }
@@ -80,7 +85,7 @@ mod tests {
     fn what_takes_a_restart_is_named_and_keeps_its_value() {
         let running = config("");
         let text = "server: { listen: [\"127.0.0.1:1\"], workers: 3, driver: epoll, half_close: tolerate }\n\
-                    limits: { memory_bytes: 1GiB, connections: 7, body_bytes: 1MiB, window_bytes: 64KiB, head_fields: 9 }\n\
+                    limits: { memory_bytes: 1GiB, connections: 7, body_bytes: 1MiB, window_bytes: 64KiB, head_fields: 9, handshakes: 7 }\n\
                     timeouts: { drain: 1m }\nlog: { access: none }\nadmin: {}";
         let mut new = config(text);
         assert_eq!(
@@ -94,6 +99,7 @@ mod tests {
                 "limits.connections",
                 "limits.body_bytes",
                 "limits.window_bytes",
+                "limits.handshakes",
                 "log.access"
             ]
         );

@@ -73,6 +73,7 @@ pub(super) const LIMITS: Keys = Keys {
         "window_bytes",
         "memory_bytes",
         "connections",
+        "handshakes",
     ],
     later: &[],
 };
@@ -90,6 +91,7 @@ pub(super) const TIMEOUTS: Keys = Keys {
         "drain",
         "linger",
         "reservation",
+        "connection_wait",
     ],
     later: &[],
 };
@@ -110,6 +112,8 @@ pub(super) const PROVIDER: Keys = Keys {
         "enabled",
         "local",
         "keepalive_idle",
+        "connections",
+        "waiting",
         "timeouts",
         "models",
         "list",
@@ -132,6 +136,7 @@ pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
         "idle",
         "request_progress",
         "client_write",
+        "connection_wait",
     ],
     later: &[],
 };

@@ -66,6 +66,7 @@ async fn try_twice(
     client
         .stream
         .set_patience(Some(core.settings.idle), Some(clocks.client_write));
+    let share = pool.admit(&mut client.input).map_err(Failure::Connect)?;
     let mut sender = Sender::new(Sending {
         head,
         patch,
@@ -73,8 +74,9 @@ async fn try_twice(
         window: core.settings.window_bytes,
         progress: clocks.request_progress,
         patience: clocks.idle,
+        share,
     });
-    let mut connection = take(core, client, meter, pool.take()).await;
+    let mut connection = take(core, client, meter, core.upstreams.take(pool, false)).await;
     for _ in 0..ATTEMPTS {
         let Some(taken) = connection else {
             client.record.end = EndReason::ClientClosed;
@@ -99,7 +101,7 @@ async fn try_twice(
                     meter.stale();
                 }
                 sender.rewind();
-                connection = take(core, client, meter, pool.open()).await;
+                connection = take(core, client, meter, core.upstreams.take(pool, true)).await;
             }
         }
     }

@@ -5,7 +5,7 @@
 //! a newer one. An exchange keeps the state it began with to its end; a connection without an exchange
 //! keeps none, so an old generation is gone when its last exchange is. Costs one atomic load an exchange.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::buf::{Budget, Pool};
 use crate::exchange::Core;
 use crate::observe::{CoreMetrics, Observer, RequestIds};
-use crate::runtime::Stop;
-use crate::upstream::EndpointId;
+use crate::runtime::{Gate, Stop};
+use crate::upstream::{EndpointId, Quota};
 
 /// What a core has from its start to its end, whichever generation it serves. Clones are handles to the
 /// same things.
@@ -31,8 +31,10 @@ pub struct Lasting {
     pub ids: Rc<RequestIds>,
     /// Where the records of exchanges go.
     pub observer: Observer,
-    /// Open client connections.
-    pub connections: Rc<Cell<usize>>,
+    /// TLS handshakes with clients at a time.
+    pub handshakes: Gate,
+    /// What the connections to providers may take of this core.
+    pub quota: Quota,
     /// The numbers of this core.
     pub metrics: Arc<CoreMetrics>,
 }
@@ -41,19 +43,19 @@ impl Lasting {
     /// A core that begins; `seed` makes its request ids its own.
     #[must_use]
     pub fn new(
-        blocks: Pool,
-        budget: Budget,
-        observer: Observer,
-        metrics: Arc<CoreMetrics>,
+        quota: Quota,
+        handshakes: Gate,
+        (budget, observer, metrics): (Budget, Observer, Arc<CoreMetrics>),
         seed: u64,
     ) -> Self {
         Self {
-            blocks,
+            blocks: Pool::new(quota.request_bytes),
+            handshakes,
+            quota,
             budget,
             stop: Stop::default(),
             observer,
             ids: Rc::new(RequestIds::new(seed)),
-            connections: Rc::default(),
             metrics,
         }
     }
@@ -107,16 +109,14 @@ impl Generations {
         &self.lasting
     }
 
-    /// Notes in the numbers of this core what a scrape should see and nobody counts.
-    pub fn note_levels(&self) {
+    /// Notes in the numbers of this core what a scrape should see and nobody counts; `connections` are
+    /// its open client connections.
+    pub fn note_levels(&self, connections: usize) {
         let Lasting {
-            metrics,
-            connections,
-            blocks,
-            ..
+            metrics, blocks, ..
         } = &self.lasting;
         let wide = |count: usize| u64::try_from(count).unwrap_or(u64::MAX);
-        metrics.connections.set(wide(connections.get()));
+        metrics.connections.set(wide(connections));
         metrics.block_bytes.set(wide(blocks.used_bytes()));
         let core = self.current.borrow();
         for (position, meter) in core.meters.iter().enumerate() {

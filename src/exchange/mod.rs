@@ -188,12 +188,12 @@ enum Next {
     Reset,
 }
 
-/// Serves one client connection to its end. `open` counts it from its accept on.
-pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
-    let generations = &open.0;
+/// Serves one client connection to its end.
+pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
+    let generations = &*generations;
     let metrics = &generations.lasting().metrics;
     metrics.accepted.add(1);
-    let Some(stream) = opened(&generations.current(), socket).await else {
+    let Some(stream) = opened(generations, socket).await else {
         return metrics.handshake_failures.add(1);
     };
     let mut client = Client {
@@ -251,36 +251,19 @@ pub async fn serve_connection(open: OpenConnection, socket: TcpStream) {
 
 /// The connection ready for requests: after the handshake where the listeners are encrypted. A peer
 /// that fails at it was told so by an alert and is not worth more.
-async fn opened(core: &Core, socket: TcpStream) -> Option<Stream> {
+async fn opened(generations: &Generations, socket: TcpStream) -> Option<Stream> {
+    let core = generations.current();
     let Some(acceptor) = &core.tls else {
         return Some(Stream::Plain(socket));
     };
     // On the heap, or its state would be part of every connection's.
-    let shaking = Box::pin(acceptor.accept(socket));
+    let shaking = Box::pin(async {
+        let _turn = generations.lasting().handshakes.enter().await;
+        acceptor.accept(socket).await
+    });
     match race(shaking, sleep(core.settings.handshake)).await {
         Either::First(Ok(stream)) => Some(Stream::Tls(Box::new(stream))),
         Either::First(Err(_)) | Either::Second(()) => None,
-    }
-}
-
-/// Counts a client connection while it exists, however its task ends.
-#[derive(Debug)]
-pub struct OpenConnection(Rc<Generations>);
-
-impl OpenConnection {
-    /// Counts one more.
-    #[must_use]
-    pub fn new(generations: &Rc<Generations>) -> Self {
-        let open = &generations.lasting().connections;
-        open.set(open.get().saturating_add(1));
-        Self(Rc::clone(generations))
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        let open = &self.0.lasting().connections;
-        open.set(open.get().saturating_sub(1));
     }
 }
 

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::io;
 use std::time::Duration;
 
-use crate::buf::{Input, Reservation};
+use crate::buf::{Input, Reservation, Share};
 use crate::json::Patch;
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
@@ -75,6 +75,8 @@ pub struct Sender {
     progress: Progress,
     /// Longest wait for the provider to take bytes.
     patience: Duration,
+    /// Until the request holds no memory any more.
+    share: Option<Share>,
 }
 
 /// What a sender is made of.
@@ -92,6 +94,8 @@ pub struct Sending {
     pub progress: Duration,
     /// Longest wait for the provider to take bytes.
     pub patience: Duration,
+    /// What it takes of its provider's part of the request pool.
+    pub share: Share,
 }
 
 impl Sender {
@@ -105,6 +109,7 @@ impl Sender {
             window,
             progress,
             patience,
+            share,
         } = sending;
         Self {
             head,
@@ -119,6 +124,7 @@ impl Sender {
             written: 0,
             progress: Progress::new(progress),
             patience,
+            share: Some(share),
         }
     }
 
@@ -155,6 +161,14 @@ impl Sender {
                 source.input.shrink();
                 *source.reservation = None;
             }
+        }
+        self.settle();
+    }
+
+    /// A request of which nothing is to come and nothing is kept holds no memory any more.
+    fn settle(&mut self) {
+        if self.complete && self.committed {
+            self.share = None;
         }
     }
 
@@ -193,6 +207,7 @@ impl Sender {
         while !self.complete {
             self.read_more(source, upstream).await?;
         }
+        self.settle();
         Ok(())
     }
 

@@ -29,6 +29,9 @@ pub enum EndReason {
     UpstreamIdleTimeout,
     /// `timeouts.idle` of the provider: it took nothing of the request.
     UpstreamWriteTimeout,
+    /// `timeouts.connection_wait`: no connection to the provider came free; or it has all the
+    /// requests that may wait for one, or that may hold memory.
+    UpstreamBusy,
     /// The provider refused the connection, or no descriptor was left for one.
     UpstreamUnreachable,
     /// No encrypted connection to the provider came about.
@@ -46,7 +49,7 @@ pub enum EndReason {
 
 impl EndReason {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Complete,
         Self::Rejected,
         Self::ClientClosed,
@@ -60,6 +63,7 @@ impl EndReason {
         Self::FirstByteTimeout,
         Self::UpstreamIdleTimeout,
         Self::UpstreamWriteTimeout,
+        Self::UpstreamBusy,
         Self::UpstreamUnreachable,
         Self::UpstreamTls,
         Self::UpstreamClosed,
@@ -85,6 +89,7 @@ impl EndReason {
             Self::FirstByteTimeout => "first_byte_timeout",
             Self::UpstreamIdleTimeout => "upstream_idle_timeout",
             Self::UpstreamWriteTimeout => "upstream_write_timeout",
+            Self::UpstreamBusy => "upstream_busy",
             Self::UpstreamUnreachable => "upstream_unreachable",
             Self::UpstreamTls => "upstream_tls",
             Self::UpstreamClosed => "upstream_closed",

@@ -4,10 +4,10 @@ use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 
+use rustix::net::SocketFlags;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::limits::BACKLOG;
-use crate::runtime::TcpStream;
 
 /// Binds `count` sockets to `address`, for one core each.
 ///
@@ -50,10 +50,14 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
     Ok(socket)
 }
 
+/// A connection that was accepted and belongs to no core yet; Nagle's algorithm is off.
+#[derive(Debug)]
+pub struct Accepted(pub(super) std::net::TcpStream);
+
 /// The listening socket of one core.
 pub struct Listener {
     inner: monoio::net::TcpListener,
-    // A second descriptor of the same socket: the runtime's own cannot be shut down through it.
+    // A second descriptor of the same socket, to accept from and to shut down without the runtime.
     handle: StdListener,
 }
 
@@ -70,18 +74,27 @@ impl Listener {
         })
     }
 
-    /// The next connection. The returned future must be awaited to its end: one that is dropped
-    /// may have accepted a connection, which would leak.
+    /// The next connection, if one waits.
     ///
     /// # Errors
-    /// What the kernel says, such as a want of descriptors.
-    pub async fn accept(&self) -> io::Result<TcpStream> {
-        let (stream, _) = self.inner.accept().await?;
+    /// `WouldBlock` when none does, or what the kernel says, such as a want of descriptors.
+    pub fn try_accept(&self) -> io::Result<Accepted> {
+        let flags = SocketFlags::NONBLOCK.union(SocketFlags::CLOEXEC);
+        let socket = rustix::net::accept_with(&self.handle, flags)?;
+        let stream = std::net::TcpStream::from(socket);
         stream.set_nodelay(true)?;
-        Ok(TcpStream::new(stream))
+        Ok(Accepted(stream))
     }
 
-    /// Stops listening: new connections are refused, and the accept that waits ends with an error.
+    /// Waits until a connection waits, or the listener is shut down. May be dropped.
+    ///
+    /// # Errors
+    /// When the wait itself fails.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.inner.readable(false).await
+    }
+
+    /// Stops listening: new connections are refused, and the wait for one ends.
     pub fn shut_down(&self) {
         // The only failure is a socket that does not listen any more.
         let _stopped_before = rustix::net::shutdown(&self.handle, rustix::net::Shutdown::Read);

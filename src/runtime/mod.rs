@@ -6,6 +6,10 @@
 //! from one use of a connection to the next, so that a waiting exchange costs one ring entry and
 //! not one per event. docs/decisions/0001-readiness.md has the measurements.
 
+mod bell;
+mod descriptors;
+mod gate;
+mod line;
 mod listener;
 mod race;
 mod stop;
@@ -13,7 +17,11 @@ mod stream;
 mod tcp_info;
 mod timer;
 
-pub use listener::{Listener, bind};
+pub use bell::{Bell, Clapper, Ringer, bell};
+pub use descriptors::{descriptors_max, is_descriptor_shortage, raise_descriptors};
+pub use gate::{Gate, Pass};
+pub use line::{Line, Seat};
+pub use listener::{Accepted, Listener, bind};
 pub use race::{Either, race};
 pub use stop::Stop;
 pub use stream::TcpStream;

@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use crate::clock;
-use crate::runtime::Timer;
+use crate::runtime::{Accepted, Timer};
 
 type Inner = Rc<monoio::net::TcpStream>;
 
@@ -57,12 +57,20 @@ impl Side {
 }
 
 impl TcpStream {
-    pub(super) fn new(inner: monoio::net::TcpStream) -> Self {
+    fn new(inner: monoio::net::TcpStream) -> Self {
         Self {
             inner: Rc::new(inner),
             reading: RefCell::default(),
             writing: RefCell::default(),
         }
+    }
+
+    /// A connection that was accepted; must run on the core that will serve it.
+    ///
+    /// # Errors
+    /// When the driver does not take it.
+    pub fn adopt(accepted: Accepted) -> io::Result<Self> {
+        monoio::net::TcpStream::from_std(accepted.0).map(Self::new)
     }
 
     /// From now on a wait for bytes or for room ends with `TimedOut` after this time without

@@ -4,26 +4,27 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::auth::{Client, Clients, Meters};
-use crate::buf::{Budget, Pool};
+use crate::buf::Budget;
 use crate::config::{self, Authentication, Config, ProviderDialect};
 use crate::dialect::Family;
 use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
+use crate::limits::Part;
 use crate::observe::{Metrics, Observer, ProviderMeter, ProviderMetrics};
 use crate::route::{Mapping, Pattern, Provider, Table};
+use crate::runtime::Gate;
 use crate::server::workers;
 use crate::tls::Acceptor;
-use crate::upstream::{self, Endpoint, Resolvers, Upstreams};
+use crate::upstream::{self, Endpoint, Quota, Resolvers, Upstreams};
 
 /// What is shared out at the start and stays so, whatever the configuration says later.
 #[derive(Clone, Debug)]
 pub(super) struct Share {
-    pub(super) block_bytes: usize,
+    pub(super) request_bytes: usize,
+    handshakes: usize,
     pub(super) budget: Budget,
     pub(super) observer: Observer,
     pub(super) metrics: Arc<Metrics>,
-    /// Client connections that one core may have.
-    pub(super) connections: usize,
 }
 
 impl Share {
@@ -32,23 +33,24 @@ impl Share {
         let memory = config.limits.memory();
         let requests = usize::try_from(memory.requests).unwrap_or(usize::MAX);
         Self {
-            block_bytes: requests / workers,
+            request_bytes: requests / workers,
+            handshakes: config.limits.handshakes,
             budget: Budget::new(memory.reservations),
             observer,
             metrics: Arc::new(Metrics::new(workers)),
-            connections: config.limits.connections.div_ceil(workers),
         }
     }
 
     /// What one core has from its start on; `seed` makes its request ids its own.
-    pub(super) fn lasting(&self, core: usize, seed: u64) -> Lasting {
-        Lasting::new(
-            Pool::new(self.block_bytes),
-            self.budget.clone(),
-            self.observer.clone(),
-            self.metrics.core(core),
-            seed,
-        )
+    pub(super) fn lasting(&self, part: Part, seed: u64) -> Lasting {
+        let quota = Quota {
+            part,
+            request_bytes: self.request_bytes,
+            handshakes: Gate::new(self.handshakes),
+        };
+        let (clients, metrics) = (Gate::new(self.handshakes), self.metrics.core(part.index));
+        let (budget, observer) = (self.budget.clone(), self.observer.clone());
+        Lasting::new(quota, clients, (budget, observer, metrics), seed)
     }
 }
 
@@ -127,7 +129,11 @@ impl Plan {
             tls: self.tls.clone(),
             table: Arc::clone(&self.table),
             clients: self.clients.clone(),
-            upstreams: Upstreams::new(&self.endpoints, previous.map(|core| &core.upstreams)),
+            upstreams: Upstreams::new(
+                &self.endpoints,
+                &lasting.quota,
+                previous.map(|core| &core.upstreams),
+            ),
             blocks: lasting.blocks.clone(),
             budget: lasting.budget.clone(),
             stop: lasting.stop.clone(),
@@ -222,6 +228,9 @@ fn endpoint(provider: &config::Provider, previous: Option<&Plan>) -> Arc<Endpoin
         idle: provider.timeouts.idle,
         request_progress: provider.timeouts.request_progress,
         client_write: provider.timeouts.client_write,
+        connections: provider.connections,
+        waiting: provider.waiting,
+        connection_wait: provider.timeouts.connection_wait,
         keepalive_idle: provider.keepalive_idle,
     };
     match previous.and_then(|previous| previous.endpoint(&provider.name)) {

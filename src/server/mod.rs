@@ -4,7 +4,10 @@
 //! and not of a core. A panic outside an exchange ends the process: a dead core would silently keep
 //! its share of the connections.
 
+mod accept;
 mod assemble;
+mod balance;
+mod descriptors;
 mod heartbeat;
 mod operations;
 mod publish;
@@ -13,6 +16,7 @@ mod reload;
 mod tests;
 mod worker;
 
+pub use descriptors::Shortage;
 pub use reload::{Control, InForce, ReloadError, ReloadReport, Reread};
 
 use std::fmt;
@@ -32,10 +36,11 @@ use crate::admin::Admin;
 use crate::auth::Meters;
 use crate::clock;
 use crate::config::{self, Config};
-use crate::limits::BEAT_MS;
+use crate::limits::{BEAT_MS, Part};
 use crate::observe::Recorder;
-use crate::runtime::{Driver, bind, block_on};
+use crate::runtime::{Driver, bind, block_on, descriptors_max, raise_descriptors};
 use crate::server::assemble::{Plan, Share};
+use crate::server::balance::Cores;
 use crate::server::heartbeat::{Bounds, Heartbeats, Watch};
 use crate::server::operations::Operated;
 use crate::server::publish::Published;
@@ -79,6 +84,8 @@ pub enum StartError {
     Bind(SocketAddr, io::Error),
     /// The driver that the configuration insists on is not to be had.
     Driver(Driver, io::Error),
+    /// There are not enough descriptors to serve anybody.
+    Descriptors(Shortage),
     /// A thread or a signal handler cannot be made.
     System(io::Error),
 }
@@ -93,6 +100,7 @@ impl fmt::Display for StartError {
             ),
             Self::Bind(address, error) => write!(f, "cannot listen on {address}: {error}"),
             Self::Driver(driver, error) => write!(f, "the driver {driver} cannot be used: {error}"),
+            Self::Descriptors(shortage) => write!(f, "cannot start: {shortage}"),
             Self::System(error) => write!(f, "cannot start: {error}"),
         }
     }
@@ -116,6 +124,8 @@ pub fn run(
     let driver = driver(config.server.driver);
     block_on(driver, async {}).map_err(|error| StartError::Driver(driver, error))?;
     let workers = workers(config.server.workers);
+    let connections = connections(&config, workers)?;
+    let (cores, doors) = Cores::new(workers, connections).map_err(StartError::System)?;
     let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
     let mut addresses = Vec::new();
     for address in &config.server.listen {
@@ -140,9 +150,11 @@ pub fn run(
     let published = Arc::new(Published::new(plan));
     let control = Control::new(Arc::clone(&published), heartbeats.clone(), meters, reread);
     let (ended, ends) = bounded(workers);
-    for (core, listeners) in listeners.into_iter().enumerate() {
+    for (index, (listeners, door)) in listeners.into_iter().zip(doors).enumerate() {
         let worker = Worker {
-            core,
+            part: Part { index, of: workers },
+            cores: Arc::clone(&cores),
+            door,
             share: share.clone(),
             heartbeats: heartbeats.clone(),
             published: Arc::clone(&published),
@@ -177,6 +189,23 @@ pub fn run(
     attend(&ends, workers, &reload, &control);
     recorder.finish();
     Ok(())
+}
+
+/// The client connections that this process has descriptors for, at most `limits.connections`.
+fn connections(config: &Config, workers: usize) -> Result<usize, StartError> {
+    let Some(shortage) = descriptors::shortage(config, workers, raise_descriptors()) else {
+        return Ok(config.limits.connections);
+    };
+    let fit = shortage.connections;
+    let fit = fit.ok_or(StartError::Descriptors(shortage))?;
+    report(&shortage.to_string());
+    Ok(fit)
+}
+
+/// What [`run`] would say of this process's descriptors, if they are not enough.
+#[must_use]
+pub fn shortage(config: &Config) -> Option<Shortage> {
+    descriptors::shortage(config, workers(config.server.workers), descriptors_max())
 }
 
 /// Attends to the process until each worker has ended. Their threads stay parked: a runtime that is torn

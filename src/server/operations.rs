@@ -34,13 +34,13 @@ impl Operations for Operated {
     fn metrics(&self) -> String {
         let Share {
             metrics,
-            block_bytes,
+            request_bytes,
             budget,
             observer,
             ..
         } = &self.share;
         let plan = self.published.plan();
-        let block_limit = block_bytes.saturating_mul(metrics.cores());
+        let block_limit = request_bytes.saturating_mul(metrics.cores());
         metrics.exposition(Scene {
             generation: plan.generation,
             is_ready: self.readiness() == Readiness::Ready,

@@ -13,9 +13,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
 use super::*;
-use crate::exchange::{Core, Generations, OpenConnection, serve_connection};
+use crate::exchange::{Core, Generations, serve_connection};
 use crate::observe::AccessLog;
-use crate::runtime::{Listener, sleep, spawn};
+use crate::runtime::{Listener, TcpStream as AcceptedStream, sleep, spawn};
 use crate::server::heartbeat::Change;
 use crate::upstream::EndpointId;
 
@@ -45,7 +45,7 @@ fn published(config: Config) -> (Arc<Published>, Generations) {
         config,
         &mut Meters::new(clock::now()),
     )));
-    let generations = Generations::new(published.clone(), share.lasting(0, 1));
+    let generations = Generations::new(published.clone(), share.lasting(Part::WHOLE, 1));
     (published, generations)
 }
 
@@ -132,8 +132,10 @@ fn an_idle_connection_holds_no_generation() {
         thread::spawn(move || {
             block_on(driver, async {
                 let generations = Rc::new(generations_of(&serving));
-                let socket = Listener::adopt(listener).unwrap().accept().await.unwrap();
-                spawn(serve_connection(OpenConnection::new(&generations), socket));
+                let listener = Listener::adopt(listener).unwrap();
+                listener.readable().await.unwrap();
+                let socket = AcceptedStream::adopt(listener.try_accept().unwrap()).unwrap();
+                spawn(serve_connection(generations.clone(), socket));
                 loop {
                     sleep(Duration::from_millis(5)).await;
                     // As the beat does.
@@ -159,7 +161,7 @@ fn an_idle_connection_holds_no_generation() {
 
 fn generations_of(published: &Arc<Published>) -> Generations {
     let share = share(&published.plan().config);
-    Generations::new(published.clone(), share.lasting(0, 1))
+    Generations::new(published.clone(), share.lasting(Part::WHOLE, 1))
 }
 
 /// The list of models that the gateway answers itself.
@@ -274,9 +276,12 @@ fn a_blocked_core_becomes_unready_and_then_dead() {
         let stop = Arc::new(AtomicBool::new(false));
         let (ended, ends) = bounded(2);
         let (block, blocked) = bounded::<Duration>(1);
-        for core in 0..2 {
+        let (cores, doors) = Cores::new(2, 10).unwrap();
+        for (core, door) in doors.into_iter().enumerate() {
             let worker = Worker {
-                core,
+                part: Part { index: core, of: 2 },
+                cores: Arc::clone(&cores),
+                door,
                 share: share(&published.plan().config),
                 heartbeats: heartbeats.clone(),
                 published: Arc::clone(&published),

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::limits::ADDRESSES;
-use crate::runtime::{Either, TcpStream, race, sleep};
+use crate::runtime::{Either, Gate, TcpStream, race, sleep};
 use crate::tls::{Client, HandshakeError, Stream};
 use crate::upstream::Endpoint;
+use crate::upstream::places::Place;
 
 /// Look again for a first address this often while the resolver has not answered.
 const ADDRESS_LOOK: Duration = Duration::from_millis(10);
@@ -25,6 +26,8 @@ pub enum ConnectError {
     TimedOut,
     /// This machine has no descriptor or port left.
     Exhausted,
+    /// The provider has all the requests that it may have, and no turn came in time.
+    Busy,
     /// The provider's certificate is not valid any more, or not yet.
     CertificateExpired,
     /// The provider's certificate is for other names than that of its base URL.
@@ -55,6 +58,7 @@ impl fmt::Display for ConnectError {
             Self::Refused => "the provider refused the connection",
             Self::TimedOut => "the provider did not accept a connection in time",
             Self::Exhausted => "the gateway has no descriptor or port left",
+            Self::Busy => "the provider is at its limit of requests; try again",
             Self::CertificateExpired => "the provider's certificate is expired or not valid yet",
             Self::CertificateName => "the provider's certificate is not for the name in base_url",
             Self::CertificateIssuer => {
@@ -80,17 +84,25 @@ pub struct Connection {
     pub(super) idle_since: Instant,
     /// The server's own idle limit, from `Keep-Alive: timeout`.
     pub(super) server_limit: Option<Duration>,
+    /// Declared after the stream, so that the place is free once the stream is closed.
+    place: Place,
 }
 
 impl Connection {
-    fn fresh(stream: Stream) -> Self {
+    fn fresh(stream: Stream, place: Place) -> Self {
         Self {
             stream,
+            place,
             reused: false,
             acked_before: 0,
             idle_since: clock::now(),
             server_limit: None,
         }
+    }
+
+    /// Closes the connection and keeps its place.
+    pub(super) fn into_place(self) -> Place {
+        self.place
     }
 
     /// Marks the connection as taken again, and notes what the peer had acknowledged until now.
@@ -127,7 +139,11 @@ impl Connection {
 /// Opens a connection, trying the endpoint's addresses in order within its connect limit, and then
 /// shakes hands where the endpoint is encrypted. A failed handshake is not tried at another address:
 /// one name has one certificate.
-pub(super) async fn open(endpoint: &Endpoint) -> Result<Connection, ConnectError> {
+pub(super) async fn open(
+    endpoint: &Endpoint,
+    place: Place,
+    handshakes: &Gate,
+) -> Result<Connection, ConnectError> {
     let settings = &endpoint.settings;
     let opened = match race(try_addresses(endpoint), sleep(settings.connect)).await {
         Either::First(opened) => opened?,
@@ -138,17 +154,22 @@ pub(super) async fn open(endpoint: &Endpoint) -> Result<Connection, ConnectError
     };
     let stream = match &settings.tls {
         None => Stream::Plain(opened),
-        Some(client) => encrypt(client, opened, settings.handshake).await?,
+        Some(client) => encrypt(client, opened, settings.handshake, handshakes).await?,
     };
-    Ok(Connection::fresh(stream))
+    Ok(Connection::fresh(stream, place))
 }
 
 async fn encrypt(
     client: &Client,
     opened: TcpStream,
     limit: Duration,
+    handshakes: &Gate,
 ) -> Result<Stream, ConnectError> {
-    match race(client.connect(opened), sleep(limit)).await {
+    let shaking = async {
+        let _turn = handshakes.enter().await;
+        client.connect(opened).await
+    };
+    match race(shaking, sleep(limit)).await {
         Either::First(shaken) => Ok(Stream::Tls(Box::new(shaken?))),
         Either::Second(()) => Err(ConnectError::HandshakeTimedOut),
     }
@@ -182,8 +203,8 @@ async fn connect(address: SocketAddr) -> Result<TcpStream, ConnectError> {
     TcpStream::connect(address)
         .await
         .map_err(|error| match error.raw_os_error() {
-            // EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS
-            Some(24 | 23 | 99 | 105) => ConnectError::Exhausted,
+            // EMFILE, ENFILE, EADDRNOTAVAIL, ENOBUFS, ENOMEM
+            Some(24 | 23 | 99 | 105 | 12) => ConnectError::Exhausted,
             Some(110) => ConnectError::TimedOut,
             _ => ConnectError::Refused,
         })

@@ -49,6 +49,12 @@ pub struct Settings {
     pub request_progress: Duration,
     /// Longest wait for a client to take bytes of a response.
     pub client_write: Duration,
+    /// Connections at a time, of all cores, idle ones included.
+    pub connections: usize,
+    /// Exchanges that may wait for one, of all cores.
+    pub waiting: usize,
+    /// Longest wait for one.
+    pub connection_wait: Duration,
     /// Longest that an idle connection is kept.
     pub keepalive_idle: Duration,
 }

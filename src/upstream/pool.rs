@@ -1,43 +1,52 @@
-//! Idle connections of one core to one endpoint, newest first.
-//!
-//! A server closes an idle connection when it likes, and a request that meets that close is lost.
-//! So a connection is looked at before use, kept for less than the server keeps it, and kept for
-//! less still once one died young.
+//! The connections of one core to one endpoint: taken, waited for, given back.
 
-use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::cell::Cell;
 use std::fmt;
-use std::future::poll_fn;
-use std::io;
+use std::rc::Rc;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
+use crate::buf::{Input, Share, Tally};
 use crate::clock;
-use crate::limits::IDLE_UPSTREAM_CONNECTIONS;
+use crate::limits::Part;
+use crate::runtime::{Either, Gate, race, sleep};
 use crate::upstream::connect::open;
+use crate::upstream::places::{Bounds, Places, Turn};
 use crate::upstream::{ConnectError, Connection, Endpoint};
 
-/// Deaths below this age do not shorten the idle limit further: a restart of the server kills
-/// connections of any age, and a pool that keeps nothing would cost a handshake a request.
-const LEARNED_LIMIT_MIN: Duration = Duration::from_millis(500);
+/// What the pools of one core have of the process.
+#[derive(Clone, Debug)]
+pub struct Quota {
+    /// Which of the cores it is.
+    pub part: Part,
+    /// Bytes of the core's request pool; each pool has half of it.
+    pub request_bytes: usize,
+    /// TLS handshakes with providers at a time.
+    pub handshakes: Gate,
+}
 
-/// The idle connections; the number of connections in use is bounded by the exchanges.
+/// The pool.
 pub struct Pool {
     endpoint: Arc<Endpoint>,
-    idle: RefCell<VecDeque<Connection>>,
-    limit: Cell<Duration>,
+    places: Rc<Places>,
+    requests: Rc<Tally>,
+    handshakes: Gate,
     retired: Cell<bool>,
 }
 
 impl Pool {
-    pub(super) fn new(endpoint: Arc<Endpoint>) -> Self {
-        let limit = Cell::new(endpoint.settings.keepalive_idle);
+    pub(super) fn new(endpoint: Arc<Endpoint>, quota: &Quota) -> Self {
+        let settings = &endpoint.settings;
+        let bounds = Bounds {
+            connections: quota.part.share(settings.connections),
+            waiting: quota.part.share(settings.waiting),
+        };
         Self {
-            endpoint,
-            idle: RefCell::default(),
-            limit,
+            places: Places::new(bounds, settings.keepalive_idle),
+            requests: Tally::new(quota.request_bytes / 2),
+            handshakes: quota.handshakes.clone(),
             retired: Cell::new(false),
+            endpoint,
         }
     }
 
@@ -47,24 +56,55 @@ impl Pool {
         &self.endpoint
     }
 
-    /// The newest idle connection that is still good, or a new one.
+    /// Counts a request, whose body is in `input`, among those on their way to this provider: at most
+    /// half of the core's request pool may be held by them, waiting or being sent, so that a
+    /// provider which does not read leaves memory for the others.
     ///
     /// # Errors
-    /// When none is idle and none can be opened.
-    pub async fn take(&self) -> Result<Connection, ConnectError> {
-        match self.take_idle() {
-            Some(connection) => Ok(connection),
-            // On the heap: a connect is rare and its state is large.
-            None => Box::pin(open(&self.endpoint)).await,
-        }
+    /// `Busy` at once beyond that: to wait would be to hold the memory that is short.
+    pub fn admit(&self, input: &mut Input) -> Result<Share, ConnectError> {
+        let share = self.requests.admit(input.held_bytes());
+        let share = share.ok_or(ConnectError::Busy)?;
+        input.count_in(&share);
+        Ok(share)
     }
 
-    /// A new connection, whatever is idle.
+    /// The newest idle connection that is still good, if nobody waits for one.
+    pub(super) fn take_idle(&self) -> Option<Connection> {
+        self.places.idle_now()
+    }
+
+    /// A new connection, or one that comes back meanwhile; waits for its turn where the provider has
+    /// as many as it may. `again` for a request whose idle connection turned out to be dead: it gets
+    /// a new one, and is the first in line, because it has had its turn. May be dropped while it
+    /// waits.
     ///
     /// # Errors
-    /// When none can be opened.
-    pub async fn open(&self) -> Result<Connection, ConnectError> {
-        Box::pin(open(&self.endpoint)).await
+    /// `Busy` when its turn did not come in time or the line is full, or when none can be opened.
+    pub(super) async fn take(&self, again: bool) -> Result<Connection, ConnectError> {
+        let turn = match self.places.place_now(again) {
+            Some(place) => Turn::Open(place),
+            None => self.wait(again).await?,
+        };
+        let place = match turn {
+            Turn::Idle(connection) if !again => return Ok(*connection),
+            // It came back while this one waited, and may be as dead as the other.
+            Turn::Idle(connection) => connection.into_place(),
+            Turn::Open(place) => place,
+        };
+        open(&self.endpoint, place, &self.handshakes).await
+    }
+
+    async fn wait(&self, again: bool) -> Result<Turn, ConnectError> {
+        if !self.places.may_wait() {
+            return Err(ConnectError::Busy);
+        }
+        let line = &self.places.line;
+        let seat = if again { line.rejoin() } else { line.join() };
+        match race(seat, sleep(self.endpoint.settings.connection_wait)).await {
+            Either::First(turn) => Ok(turn),
+            Either::Second(()) => Err(ConnectError::Busy),
+        }
     }
 
     /// Gives a connection back after a complete exchange whose framing left nothing unread.
@@ -73,85 +113,50 @@ impl Pool {
             return;
         }
         connection.idle_since = clock::now();
-        let mut idle = self.idle.borrow_mut();
-        if idle.len() >= IDLE_UPSTREAM_CONNECTIONS {
-            idle.pop_front();
-        }
-        idle.push_back(connection);
+        self.places.idle.put(connection);
+        self.places.serve();
     }
 
     /// Closes what is idle and keeps nothing any more: no exchange of a newer generation comes here.
+    /// Those of this one that wait are served to the end.
     pub(super) fn retire(&self) {
         self.retired.set(true);
-        self.idle.borrow_mut().clear();
+        self.close_idle();
     }
 
     /// Notes that an idle connection was found dead at this age.
     pub fn died(&self, age: Duration) {
-        let learned = age.mul_f32(0.8).max(LEARNED_LIMIT_MIN);
-        self.limit.set(self.limit.get().min(learned));
+        self.places.idle.died(age);
     }
 
     /// Number of idle connections.
     #[must_use]
     pub fn idle(&self) -> usize {
-        self.idle.borrow().len()
+        self.places.idle.len()
     }
 
-    fn take_idle(&self) -> Option<Connection> {
-        // Bounded by the pool's cap.
-        loop {
-            let connection = self.idle.borrow_mut().pop_back()?;
-            let age = connection.idle_since.elapsed();
-            if age >= self.limit_of(&connection) {
-                continue;
-            }
-            if !is_silent(&connection) {
-                self.died(age);
-                continue;
-            }
-            if let Ok(connection) = connection.taken_again() {
-                return Some(connection);
-            }
+    /// Closes all idle connections, for want of descriptors; how many there were.
+    pub(super) fn close_idle(&self) -> usize {
+        let mut closed = 0;
+        while let Some(connection) = self.places.idle.oldest() {
+            drop(connection);
+            closed += 1;
         }
-    }
-
-    fn limit_of(&self, connection: &Connection) -> Duration {
-        connection.server_limit.unwrap_or_else(|| self.limit.get())
+        closed
     }
 
     /// Closes connections past their time, and those that the server ended or spoke on.
     pub(super) async fn prune(&self) {
-        let mut kept = std::mem::take(&mut *self.idle.borrow_mut());
-        poll_fn(|cx| {
-            kept.retain(|connection| {
-                let age = connection.idle_since.elapsed();
-                let spoke =
-                    connection.stream.poll_readable(cx).is_ready() && !is_silent(connection);
-                if spoke {
-                    self.died(age);
-                }
-                !spoke && age < self.limit_of(connection)
-            });
-            Poll::Ready(())
-        })
-        .await;
-        // Nothing ran between taking and putting back: the closure above never waits.
-        *self.idle.borrow_mut() = kept;
+        self.places.idle.prune().await;
     }
-}
-
-/// Whether nothing came on an idle connection. An end means dead; bytes mean that the server speaks
-/// out of turn, and its next answer could be taken for the answer to another request (desync).
-fn is_silent(connection: &Connection) -> bool {
-    let looked = connection.stream.look();
-    looked.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
 }
 
 impl fmt::Debug for Pool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pool")
+            .field("open", &self.places.open())
             .field("idle", &self.idle())
+            .field("waiting", &self.places.line.len())
             .finish_non_exhaustive()
     }
 }

@@ -155,6 +155,9 @@ mod tests {
             idle: Duration::from_secs(1),
             request_progress: Duration::from_secs(1),
             client_write: Duration::from_secs(1),
+            connections: 1,
+            waiting: 1,
+            connection_wait: Duration::from_secs(1),
             keepalive_idle: Duration::from_secs(1),
         }))
     }

@@ -15,12 +15,15 @@
 
 mod admin;
 mod alias;
+mod bounds;
 mod cancel;
 mod captures;
 mod clients;
 mod clocks;
 mod coding;
 mod credentials;
+mod cores;
+mod descriptors;
 mod early;
 mod facts;
 mod hold;

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -53,6 +53,8 @@ pub(crate) struct Setup {
     server_keys: String,
     listed: String,
     more: String,
+    /// Hard limit of open files, if not that of the tests.
+    descriptors: Option<u64>,
 }
 
 impl Setup {
@@ -72,6 +74,7 @@ impl Setup {
             server_keys: String::new(),
             listed: String::new(),
             more: String::new(),
+            descriptors: None,
         }
     }
 
@@ -175,6 +178,12 @@ impl Setup {
         self
     }
 
+    /// Starts with this hard limit of open files.
+    pub(crate) fn descriptors(mut self, limit: u64) -> Self {
+        self.descriptors = Some(limit);
+        self
+    }
+
     /// Top-level configuration lines of the test's own.
     pub(crate) fn with(mut self, lines: &str) -> Self {
         self.more.push_str(lines);
@@ -213,7 +222,17 @@ impl Setup {
     fn spawn(&self) -> Gateway {
         let mut config = NamedTempFile::with_suffix(".yaml").unwrap();
         config.write_all(self.yaml().as_bytes()).unwrap();
-        let mut child = Command::new(env!("CARGO_BIN_EXE_lanegate"))
+        let binary = env!("CARGO_BIN_EXE_lanegate");
+        let mut command = match self.descriptors {
+            None => Command::new(binary),
+            Some(limit) => {
+                let mut shell = Command::new("sh");
+                let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &limited, binary]);
+                shell
+            }
+        };
+        let mut child = command
             .args(["serve", "--driver", self.driver.argument()])
             .args(["--workers", &self.workers.to_string()])
             .arg("--config")
@@ -370,6 +389,37 @@ impl Gateway {
         let ended = eventually(|| self.child.try_wait().unwrap().is_some());
         assert!(ended, "the gateway does not end");
         self.child.wait().unwrap()
+    }
+
+    /// Lets the process open no descriptor with this number or a higher one.
+    pub(crate) fn limit_descriptors(&self, limit: u64) {
+        let limits = Rlimit {
+            current: Some(limit),
+            maximum: Some(limit),
+        };
+        prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limits).unwrap();
+    }
+
+    /// The lowest number that no descriptor of the process has.
+    pub(crate) fn free_descriptor(&self) -> u64 {
+        let path = format!("/proc/{}/fd", self.child.id());
+        let entries = fs::read_dir(path).unwrap();
+        let open: Vec<u64> = entries
+            .map(|entry| {
+                let name = entry.unwrap().file_name();
+                name.to_str().unwrap().parse().unwrap()
+            })
+            .collect();
+        (0..).find(|number| !open.contains(number)).unwrap()
+    }
+
+    /// Time on a processor so far, in ticks of 10 ms.
+    pub(crate) fn cpu_ticks(&self) -> u64 {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = fs::read_to_string(path).unwrap();
+        let fields: Vec<_> = text.rsplit_once(')').unwrap().1.split(' ').collect();
+        // utime and stime, fields 14 and 15 of proc(5), counted from behind the name.
+        fields[12].parse::<u64>().unwrap() + fields[13].parse::<u64>().unwrap()
     }
 
     /// A line of /proc/PID/status as a number: kibibytes for memory lines.
