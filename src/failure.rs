@@ -10,7 +10,7 @@ use crate::coding::{CodingError, READABLE};
 use crate::dialect::Family;
 use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
 use crate::json::Broken;
-use crate::lane::BodyError;
+use crate::lane::{BodyError, Decline};
 use crate::observe::EndReason;
 use crate::peek::TopKey;
 use crate::upstream::ConnectError;
@@ -59,7 +59,7 @@ pub enum Failure {
     /// No provider takes this model.
     UnknownModel,
     /// The body would have to be read, and its content coding is none that can be.
-    ContentCoding,
+    ContentCoding(Decline),
     /// The body is not one stream in its content coding, or decodes to something beyond bounds.
     Coding(CodingError),
     /// There was no memory to hold the body, for as long as a request may wait.
@@ -114,7 +114,7 @@ impl Failure {
             | Self::ModelTooLong => 400,
             Self::Unauthorized(_) => 401,
             Self::Exceeded(_) => 429,
-            Self::ContentCoding => 415,
+            Self::ContentCoding(_) => 415,
             Self::Method => 501,
             Self::Expectation => 417,
             Self::BodyTooLong => 413,
@@ -166,7 +166,7 @@ impl Failure {
             Self::NoModel => "no_model",
             Self::ModelTooLong => "model_too_long",
             Self::UnknownModel => "unknown_model",
-            Self::ContentCoding => "content_coding",
+            Self::ContentCoding(_) => "content_coding",
             Self::Coding(CodingError::Ratio | CodingError::Window | CodingError::TooLong) => {
                 "coding_beyond_bounds"
             }
@@ -237,7 +237,7 @@ impl Failure {
             Self::NoModel => "the request body needs a `model`, a string that is not blank".into(),
             Self::ModelTooLong => "the name in `model` is longer than 256 bytes".into(),
             Self::UnknownModel => "no provider is configured for this model".into(),
-            Self::ContentCoding => format!(
+            Self::ContentCoding(_) => format!(
                 "the request body has to be read; send it plain or in one coding of: {READABLE}"
             )
             .into(),

@@ -570,7 +570,7 @@ fn admin_is_off_unless_written_and_closed_to_other_machines_without_a_key() {
     ] {
         assert_refused(&with_first_line(line), expected);
     }
-    let line = "admin: { listen: \"0.0.0.0:1\", key_env: OPENAI_API_KEY }";
+    let line = "admin: { listen: \"0.0.0.0:1\", key_env: \"OPENAI_API_KEY\" }";
     let config = parse(&with_first_line(line));
     assert!(config.admin.as_ref().unwrap().key.is_some());
     assert!(config.effective_yaml().contains(line));

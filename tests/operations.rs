@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lanegate::buf::Budget;
+use lanegate::dialect::Dialect;
+use lanegate::lane::Decline;
 use lanegate::observe::{AccessLog, EndReason, Metrics, ProviderMetrics, Recorder, Scene};
 use serde_json::Value;
 
@@ -72,6 +74,15 @@ fn the_page_has_a_row_for_every_metric_and_for_nothing_else() {
     assert_eq!(listed, metrics());
     let known: BTreeSet<_> = metrics().into_keys().collect();
     assert!(named(PAGE).is_subset(&known));
+}
+
+#[test]
+fn the_page_lists_the_words_of_the_closed_sets() {
+    let words = Decline::ALL.map(Decline::as_str).into_iter();
+    let dialects = Dialect::ALL.map(Dialect::as_str);
+    for word in words.chain(dialects) {
+        assert!(PAGE.contains(&format!("`{word}`")), "{word}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::hop::ConnectionOptions;
 use crate::lane::{
-    ReceiveError, Receiver, SendError, Sender, Sending, Source, first_acknowledgement,
+    Decline, ReceiveError, Receiver, SendError, Sender, Sending, Source, first_acknowledgement,
 };
 use crate::limits::ATTEMPTS;
 use crate::observe::{EndReason, ProviderMeter, Way};
@@ -59,7 +59,11 @@ async fn try_twice(
         patch,
         to,
     } = plan(core, client, forward)?;
-    client.record.way = Way::Wire;
+    client.record.way = if forward.unpacked {
+        Way::Canonical(Decline::PatchOnCoded)
+    } else {
+        Way::Wire
+    };
     let meter = core.meters.get(to.index);
     client.record.to = Some(to);
     let clocks = &pool.endpoint().settings;

@@ -267,7 +267,7 @@ fn read_for(
         (None, Some(only)) => Ok((Some(only), None)),
         (Some(dialect), None) => match choose(asks) {
             Lane::Wire => Ok((None, inspect(dialect, Demand::MODEL, Rigour::Required))),
-            Lane::Canonical(_) => Err(Failure::ContentCoding),
+            Lane::Canonical(decline) => Err(Failure::ContentCoding(decline)),
         },
         (None, None) if content.json && content.codings != Codings::Unreadable => {
             Ok((None, inspect(Dialect::Chat, Demand::MODEL, Rigour::Lenient)))

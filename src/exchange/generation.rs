@@ -121,7 +121,9 @@ impl Generations {
         let core = self.current.borrow();
         for (position, meter) in core.meters.iter().enumerate() {
             let pool = core.upstreams.pool(EndpointId::new(position));
-            meter.set_idle(pool.map_or(0, |pool| pool.idle()));
+            if let Some(pool) = pool {
+                meter.note(pool.idle(), pool.waiting(), pool.take_deaths());
+            }
         }
     }
 

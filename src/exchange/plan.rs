@@ -37,7 +37,7 @@ pub(super) fn plan<'a>(
     let patch = model_patch(forward, &routed);
     match lane(forward, patch.is_some()) {
         Lane::Wire => {}
-        Lane::Canonical(_) => return Err(Failure::ContentCoding),
+        Lane::Canonical(decline) => return Err(Failure::ContentCoding(decline)),
     }
     let length = match (forward.length, &patch) {
         (BodyLength::Known(length), Some(patch)) => {

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::http1::emit;
 use crate::lane::write_all;
 use crate::local::Answer;
-use crate::observe::{EndReason, Record, RequestId};
+use crate::observe::{EndReason, Record, RequestId, Way};
 use crate::runtime::{Either, race, sleep};
 use crate::tls::Stream;
 
@@ -37,6 +37,9 @@ impl Rejection {
         record.status = self.failure.status();
         record.error = Some(self.failure.code());
         record.end = self.failure.end_reason();
+        if let Failure::ContentCoding(decline) = self.failure {
+            record.way = Way::Canonical(decline);
+        }
         let rendered = self.render();
         match (write_own(to, &rendered, record).await, unread, self.close) {
             (false, ..) => Next::Reset,
@@ -74,7 +77,7 @@ impl Rejection {
             emit::field(&mut out, b"retry-after", seconds.to_string().as_bytes());
         }
         // RFC 9110 §12.5.3: a 415 for a content coding names those that are read.
-        if failure == Failure::ContentCoding {
+        if matches!(failure, Failure::ContentCoding(_)) {
             emit::field(&mut out, b"accept-encoding", READABLE.as_bytes());
         }
         if failure.is_deterministic() {

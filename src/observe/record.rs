@@ -62,7 +62,7 @@ pub enum Way {
     Local,
     /// As it came, save spans that were replaced.
     Wire,
-    /// Parsed, because of this.
+    /// Decoded or parsed, or refused where this version cannot, because of this.
     Canonical(Decline),
 }
 

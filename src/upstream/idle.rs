@@ -24,6 +24,8 @@ const LEARNED_LIMIT_MIN: Duration = Duration::from_millis(500);
 pub(super) struct Idle {
     kept: RefCell<VecDeque<Connection>>,
     limit: Cell<Duration>,
+    /// Deaths since they were last asked for.
+    deaths: Cell<u64>,
 }
 
 impl Idle {
@@ -31,6 +33,7 @@ impl Idle {
         Self {
             kept: RefCell::default(),
             limit: Cell::new(limit),
+            deaths: Cell::new(0),
         }
     }
 
@@ -74,8 +77,14 @@ impl Idle {
 
     /// Notes that an idle connection was found dead at this age.
     pub(super) fn died(&self, age: Duration) {
+        self.deaths.set(self.deaths.get().saturating_add(1));
         let learned = age.mul_f32(0.8).max(LEARNED_LIMIT_MIN);
         self.limit.set(self.limit.get().min(learned));
+    }
+
+    /// Connections that were found dead since this was last asked.
+    pub(super) fn take_deaths(&self) -> u64 {
+        self.deaths.take()
     }
 
     fn limit_of(&self, connection: &Connection) -> Duration {

@@ -129,6 +129,18 @@ impl Pool {
         self.places.idle.died(age);
     }
 
+    /// Connections that were found dead since this was last asked.
+    #[must_use]
+    pub fn take_deaths(&self) -> u64 {
+        self.places.idle.take_deaths()
+    }
+
+    /// Exchanges that wait for a connection.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.places.line.len()
+    }
+
     /// Number of idle connections.
     #[must_use]
     pub fn idle(&self) -> usize {

@@ -20,6 +20,7 @@ on_both_drivers!(
     everything_else_is_refused,
     counters_are_what_was_sent,
     levels_fall_to_zero_and_no_series_is_born,
+    declines_of_the_wire_lane_are_counted,
     times_are_measured,
     hostile_callers_make_no_series,
     dead_callers_cost_nobody_anything,
@@ -285,6 +286,25 @@ fn levels_fall_to_zero_and_no_series_is_born(driver: Driver) {
     });
     assert!(calm, "levels fall to zero: {now:?}");
     assert_eq!(now.names(), before.names());
+}
+
+fn declines_of_the_wire_lane_are_counted(driver: Driver) {
+    let origin = Origin::echoing();
+    let models = "models: [{ from: \"m\", to: \"n\" }], default: false";
+    let gateway = Setup::new(driver)
+        .with(ADMIN)
+        .provider("openai", origin.address(), models)
+        .start();
+    let fields = ["Content-Encoding: compress"];
+    let unreadable = request("POST", CHAT, &fields, BODY.as_bytes());
+    assert_eq!(gateway.connect().exchange("POST", &unreadable).status, 415);
+    assert_eq!(gateway.connect().exchange("POST", &chat(&[])).status, 200);
+    let now = scrape_after(admin(&gateway), 2);
+    assert_eq!(
+        now.count("lanegate_declines_total{reason=\"fact_on_unreadable\"}"),
+        1
+    );
+    assert_eq!(now.sum("lanegate_declines_total"), 1);
 }
 
 fn times_are_measured(driver: Driver) {

@@ -48,7 +48,8 @@ fn open_streams_outlive_reloads(driver: Driver) {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
             caller.reply(head.as_bytes()).unwrap();
             for event in 0..3 {
-                let turn = eventually(|| phase.load(Ordering::SeqCst) >= event);
+                // Fifty reloads take several seconds each time: a signal is looked for every 100 ms.
+                let turn = (0..10).any(|_| eventually(|| phase.load(Ordering::SeqCst) >= event));
                 assert!(turn, "the test goes on");
                 caller.reply(&chunk(&data(event))).unwrap();
             }

@@ -4,8 +4,6 @@
 use std::io::Write;
 use std::process::{Command, Output};
 
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 
@@ -27,7 +25,6 @@ on_both_drivers!(
     a17_model_lists_are_distinct_ordered_and_local,
     other_paths_are_routed_by_the_model_of_a_json_body,
     other_paths_take_any_body_to_the_default,
-    compressed_bodies_are_refused_only_where_a_model_is_needed,
 );
 
 const PATHS: [&str; 3] = [CHAT, "/v1/messages", "/v1/responses"];
@@ -492,48 +489,6 @@ fn other_paths_take_any_body_to_the_default(driver: Driver) {
         }
     }
     assert_eq!(count(&mapped), 0);
-}
-
-fn compressed_bodies_are_refused_only_where_a_model_is_needed(driver: Driver) {
-    let origin = Origin::echoing();
-    let mut packed = GzEncoder::new(Vec::new(), Compression::default());
-    packed.write_all(BODY.as_bytes()).unwrap();
-    let packed = packed.finish().unwrap();
-    let fields = ["Content-Type: application/json", "Content-Encoding: gzip"];
-    let needs = Setup::new(driver)
-        .provider(
-            "openai",
-            origin.address(),
-            r#"models: [{ from: "m", to: "x" }], default: true"#,
-        )
-        .provider(
-            "anthropic",
-            origin.address(),
-            r#"models: [{ from: "m", to: "x" }]"#,
-        )
-        .start();
-    for path in PATHS {
-        let asked = request("POST", path, &fields, &packed);
-        let answer = needs.connect().exchange("POST", &asked);
-        refused(&answer, 415, "content_coding", path);
-    }
-    assert_eq!(count(&origin), 0);
-    let without = Setup::in_front_of(driver, &origin).start();
-    for (gateway, path) in [
-        (&without, PATHS[0]),
-        (&without, PATHS[1]),
-        (&without, PATHS[2]),
-        // Nothing is demanded of a body there.
-        (&needs, "/v1/embeddings"),
-    ] {
-        let answer = gateway
-            .connect()
-            .exchange("POST", &request("POST", path, &fields, &packed));
-        assert_eq!(answer.status, 200, "{path}: {answer:#?}");
-        let seen = last(&origin);
-        assert_eq!(seen.body, packed, "{path}");
-        assert_eq!(seen.head.value("content-encoding").as_deref(), Some("gzip"));
-    }
 }
 
 fn check(yaml: &str) -> Output {

@@ -281,6 +281,7 @@ impl Scrape {
     fn upstream(&self, page: &mut Page<'_>) -> fmt::Result {
         let mut responses = Vec::new();
         let mut connections = Vec::new();
+        let mut waiting = Vec::new();
         for provider in &self.scene.providers {
             for (class, word) in CLASSES.into_iter().enumerate() {
                 let labels = [("provider", provider.name()), ("status_class", word)];
@@ -290,6 +291,8 @@ impl Scrape {
             let state = |state| [("provider", provider.name()), ("state", state)];
             connections.push((state("active"), provider.total(|it| it.active.get())));
             connections.push((state("idle"), provider.total(|it| it.idle.get())));
+            let label = [("provider", provider.name())];
+            waiting.push((label, provider.total(|it| it.waiting.get())));
         }
         page.counts(
             "upstream_exchanges",
@@ -300,6 +303,16 @@ impl Scrape {
             "upstream_connections",
             "Connections to a provider, in use and idle",
             connections,
+        )?;
+        page.levels(
+            "upstream_waiting",
+            "Exchanges that wait for a connection to a provider that has as many as it may",
+            waiting,
+        )?;
+        page.counts(
+            "upstream_connections_died",
+            "Connections that were dead when they were to be used again, or spoke while idle",
+            self.by_provider(|it| &it.deaths),
         )?;
         page.counts(
             "upstream_connections_opened",

@@ -131,8 +131,10 @@ struct ProviderCells {
     reused: Count,
     failed: Count,
     stale: Count,
+    deaths: Count,
     active: Level,
     idle: Level,
+    waiting: Level,
 }
 
 /// The numbers of one provider. They go on over reloads as long as a provider has the name.
@@ -214,10 +216,13 @@ impl ProviderMeter {
         self.cells().map(|cells| &cells.active)
     }
 
-    /// Notes how many connections are idle.
-    pub fn set_idle(&self, connections: usize) {
+    /// Notes how many connections are idle, how many exchanges wait for one, and how many more
+    /// idle ones were found dead.
+    pub fn note(&self, idle: usize, waiting: usize, deaths: u64) {
         if let Some(cells) = self.cells() {
-            cells.idle.set(wide(connections));
+            cells.idle.set(wide(idle));
+            cells.waiting.set(wide(waiting));
+            cells.deaths.add(deaths);
         }
     }
 }

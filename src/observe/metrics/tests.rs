@@ -124,7 +124,7 @@ fn a_provider_is_counted_by_core_and_escaped() {
         let meter = ProviderMeter::new(&provider, &metrics.core(core));
         meter.response(201);
         meter.opened(Duration::from_millis(3));
-        meter.set_idle(4);
+        meter.note(4, 0, 1);
         let _active = meter.active().unwrap().raised();
     }
     // A core that nobody counted on is not one that a scrape may miss.
@@ -141,6 +141,7 @@ fn a_provider_is_counted_by_core_and_escaped() {
         "lanegate_upstream_exchanges_total{provider=\"a \\\"b\\\" \\\\ c\",status_class=\"2xx\"} 2",
         "lanegate_upstream_connections{provider=\"a \\\"b\\\" \\\\ c\",state=\"idle\"} 8",
         "lanegate_upstream_connections{provider=\"a \\\"b\\\" \\\\ c\",state=\"active\"} 0",
+        "lanegate_upstream_connections_died_total{provider=\"a \\\"b\\\" \\\\ c\"} 2",
         "lanegate_connect_seconds_count 2",
         "lanegate_connect_seconds_bucket{le=\"0.005\"} 2",
     ] {
