@@ -188,7 +188,8 @@ enum Next {
     Reset,
 }
 
-/// Serves one client connection to its end.
+/// Serves one client connection to its end. What happens once in its life is on the heap: the state of
+/// it would otherwise be part of every connection, idle ones too.
 pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
     let generations = &*generations;
     let metrics = &generations.lasting().metrics;
@@ -219,20 +220,22 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
                     Box::pin(exchange(&core, &mut client));
                 match unwound(future).await {
                     Some(next) => next,
-                    None => after_panic(&core, &mut client).await,
+                    None => Box::pin(after_panic(&core, &mut client)).await,
                 }
             }
             Arrival::Closed => return client.stream.notify_close(),
             Arrival::Failed(failure) => {
                 client.record = Record::begin(core.ids.next());
-                refuse(&mut client, failure).await
+                Box::pin(refuse(&mut client, failure)).await
             }
         };
         client.record.duration = client.record.elapsed();
         core.observe(client.record.clone());
         first = false;
         match next {
-            Next::KeepAlive if core.stop.is_set() => return linger::close(&core, client).await,
+            Next::KeepAlive if core.stop.is_set() => {
+                return Box::pin(linger::close(&core, client)).await;
+            }
             Next::KeepAlive if client.input.is_empty() => {}
             Next::KeepAlive => {
                 // The next request is here already, and may be answered without any wait.
@@ -241,9 +244,9 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
                     turn().await;
                 }
             }
-            Next::Close => return linger::close(&core, client).await,
+            Next::Close => return Box::pin(linger::close(&core, client)).await,
             Next::Cut => return,
-            Next::Linger => return linger::drain_and_close(&core, client).await,
+            Next::Linger => return Box::pin(linger::drain_and_close(&core, client)).await,
             Next::Reset => return client.stream.reset_on_close(),
         }
     }
@@ -256,12 +259,11 @@ async fn opened(generations: &Generations, socket: TcpStream) -> Option<Stream> 
     let Some(acceptor) = &core.tls else {
         return Some(Stream::Plain(socket));
     };
-    // On the heap, or its state would be part of every connection's.
-    let shaking = Box::pin(async {
+    let shaking = async {
         let _turn = generations.lasting().handshakes.enter().await;
         acceptor.accept(socket).await
-    });
-    match race(shaking, sleep(core.settings.handshake)).await {
+    };
+    match Box::pin(race(shaking, sleep(core.settings.handshake))).await {
         Either::First(Ok(stream)) => Some(Stream::Tls(Box::new(stream))),
         Either::First(Err(_)) | Either::Second(()) => None,
     }

@@ -88,10 +88,11 @@ impl Reception {
     fn serve(&self, socket: Accepted, seat: Seat) {
         // The runtime refuses a socket only for want of memory in the kernel: it closes.
         if let Ok(stream) = TcpStream::adopt(socket) {
-            let serving = serve_connection(Rc::clone(&self.generations), stream);
+            let generations = Rc::clone(&self.generations);
             spawn(async move {
                 let _counted = seat;
-                serving.await;
+                // Made in here: a future that is moved in takes twice its size, for ever.
+                serve_connection(generations, stream).await;
             });
         }
     }
