@@ -90,6 +90,8 @@ pub enum Failure {
     UpstreamStalled,
     /// A WebSocket was asked for where only HTTP is spoken.
     WebSocket,
+    /// The process ends, and the exchange has run as long as it may.
+    Stopping,
     /// A defect of the gateway.
     Internal,
 }
@@ -120,9 +122,9 @@ impl Failure {
             Self::BodyTooLong => 413,
             Self::NoRoute | Self::NoProvider | Self::UnknownModel => 404,
             Self::HeadTimeout | Self::BodyTimeout | Self::BodyTooSlow => 408,
-            Self::Connect(ConnectError::Exhausted | ConnectError::Busy) | Self::MemoryExhausted => {
-                503
-            }
+            Self::Connect(ConnectError::Exhausted | ConnectError::Busy)
+            | Self::MemoryExhausted
+            | Self::Stopping => 503,
             Self::Connect(
                 ConnectError::TimedOut | ConnectError::Unresolved | ConnectError::HandshakeTimedOut,
             )
@@ -192,6 +194,7 @@ impl Failure {
             Self::FirstByteTimeout => "upstream_first_byte_timeout",
             Self::UpstreamStalled => "upstream_stalled",
             Self::WebSocket => "websocket_not_spoken",
+            Self::Stopping => "stopping",
             Self::Internal => "internal",
         }
     }
@@ -260,6 +263,7 @@ impl Failure {
             Self::FirstByteTimeout => "the provider did not answer in time".into(),
             Self::UpstreamStalled => "the provider stopped reading the request".into(),
             Self::WebSocket => "WebSocket is not spoken here; send the request by POST".into(),
+            Self::Stopping => "the gateway ends; send the request again".into(),
             Self::Internal => "the gateway failed; the request may be sent again".into(),
         }
     }
@@ -304,6 +308,7 @@ impl Failure {
             Self::UpstreamMalformed | Self::UpstreamInterim | Self::UpstreamSwitched => {
                 EndReason::UpstreamMalformed
             }
+            Self::Stopping => EndReason::Drained,
             Self::Internal => EndReason::Internal,
             _ => EndReason::Rejected,
         }

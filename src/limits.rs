@@ -56,6 +56,17 @@ pub const UNEVEN_MIN: usize = 4;
 /// Interval at which a core says that it runs, looks at its flags and prunes its pools, milliseconds.
 pub const BEAT_MS: u64 = 100;
 
+/// Interval at which the process says how many exchanges still run after it was told to stop, seconds.
+pub const DRAIN_REPORT_SECONDS: u64 = 5;
+
+/// Longest wait for the first request of a connection that was accepted when the process stops,
+/// milliseconds: a round trip across the world, three times over.
+pub const FIRST_REQUEST_MS: u64 = 1_000;
+
+/// How long a listener that answers no new handshake still takes those that had begun, milliseconds.
+/// Their last packet is one round trip away.
+pub const LAST_HANDSHAKES_MS: u64 = 100;
+
 /// Age of a core's last beat above which the process is not ready for new work, milliseconds. Twenty
 /// missed beats: no stage may take a hundredth of it, so that a core which does is stuck and not slow.
 pub const READY_MS: u64 = 2_000;

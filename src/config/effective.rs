@@ -191,6 +191,7 @@ fn write_timeouts(out: &mut String, timeouts: Timeouts) -> fmt::Result {
         ("first_byte", timeouts.first_byte),
         ("keepalive", timeouts.keepalive),
         ("drain", timeouts.drain),
+        ("grace", timeouts.grace),
         ("linger", timeouts.linger),
         ("reservation", timeouts.reservation),
         ("connection_wait", timeouts.connection_wait),

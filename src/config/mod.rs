@@ -209,9 +209,13 @@ pub struct Timeouts {
     /// Between two requests on a client connection. Default 75 s: longer than the 60 s of common
     /// load balancers, so that they close idle connections and never meet a closed one.
     pub keepalive: Duration,
-    /// From the signal to stop to the end of the last exchange. Default 15 min: `first_byte` and
-    /// `idle` together, the longest silence that is no fault.
+    /// From the signal to stop to the end of the last exchange, `grace` included. Default 15 min:
+    /// `first_byte` and `idle` together, the longest silence that is no fault.
     pub drain: Duration,
+    /// From the signal to stop to the moment when no more connections are accepted; readiness is
+    /// refused from the signal on. Default 0 s: it is for load balancers that ask `/readyz`, and who
+    /// has none should not wait for it. At most `drain`.
+    pub grace: Duration,
     /// Reading on after an early error answer, so that the client can see it before a reset
     /// destroys it (RFC 9112 §9.6). Default 2 s. At most `drain`.
     pub linger: Duration,
@@ -237,6 +241,7 @@ impl Default for Timeouts {
             first_byte: Duration::from_secs(10 * 60),
             keepalive: Duration::from_secs(75),
             drain: Duration::from_secs(15 * 60),
+            grace: Duration::ZERO,
             linger: Duration::from_secs(2),
             reservation: Duration::from_secs(10),
             connection_wait: Duration::from_secs(10),

@@ -232,18 +232,21 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
         linger: wait("linger", default.linger),
         reservation: wait("reservation", default.reservation),
         connection_wait: wait("connection_wait", default.connection_wait),
+        grace: {
+            let range = Duration::ZERO..=*wait_range().end();
+            let grace = reader.take(section, "grace", read::duration(range));
+            grace.unwrap_or(default.grace)
+        },
     };
-    if timeouts.linger > timeouts.drain {
-        let what = format!(
-            "{} is longer than drain {}: the end of the process would cut it",
-            show_duration(timeouts.linger),
-            show_duration(timeouts.drain)
-        );
-        reader.fail(
-            section.line_of(&["linger", "drain"]),
-            section.path_of("linger"),
-            what,
-        );
+    for (key, part) in [("linger", timeouts.linger), ("grace", timeouts.grace)] {
+        if part > timeouts.drain {
+            let what = format!(
+                "{} is longer than drain {}: the end of the process would cut it",
+                show_duration(part),
+                show_duration(timeouts.drain)
+            );
+            reader.fail(section.line_of(&[key, "drain"]), section.path_of(key), what);
+        }
     }
     timeouts
 }

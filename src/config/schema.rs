@@ -89,6 +89,7 @@ pub(super) const TIMEOUTS: Keys = Keys {
         "first_byte",
         "keepalive",
         "drain",
+        "grace",
         "linger",
         "reservation",
         "connection_wait",

@@ -264,7 +264,7 @@ async fn send(
                 Either::First(Ok(())) => match prepare(&asked, receiver, true) {
                     Ok(prepared) => {
                         connection.stream.set_patience(idle, idle);
-                        client.answering.set(true);
+                        client.answering.set(prepared.answering());
                         let client = (
                             core.settings.watched(stream),
                             &mut client.record,

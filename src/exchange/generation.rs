@@ -25,8 +25,10 @@ pub struct Lasting {
     pub blocks: Pool,
     /// Memory for bodies that are held, of all cores.
     pub budget: Budget,
-    /// Given when the process ends.
+    /// Given when the process is to end: what is idle closes, what runs goes on.
     pub stop: Stop,
+    /// Given when it ends: what still runs is ended.
+    pub end: Stop,
     /// Request ids of this core.
     pub ids: Rc<RequestIds>,
     /// Where the records of exchanges go.
@@ -54,6 +56,7 @@ impl Lasting {
             quota,
             budget,
             stop: Stop::default(),
+            end: Stop::default(),
             observer,
             ids: Rc::new(RequestIds::new(seed)),
             metrics,

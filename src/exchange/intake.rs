@@ -7,7 +7,7 @@ use crate::clock;
 use crate::exchange::{Client, Core, Generations};
 use crate::failure::Failure;
 use crate::http1::head::Progress;
-use crate::limits::BLOCK_BYTES;
+use crate::limits::{BLOCK_BYTES, FIRST_REQUEST_MS};
 use crate::runtime::{Either, Timer, race};
 
 /// What waiting for the next request ended in.
@@ -23,7 +23,8 @@ pub(super) enum Arrival {
 
 /// Waits until something of the next head has come. Meanwhile the connection holds no block, and no
 /// generation. False if nothing will come: the client left, or stayed idle too long, or the process stops.
-pub(super) async fn begins(generations: &Generations, client: &mut Client) -> bool {
+/// `first` if nothing was served on this connection yet.
+pub(super) async fn begins(generations: &Generations, client: &mut Client, first: bool) -> bool {
     client.head.reset();
     client.stream.set_patience(None, None);
     if !client.input.is_empty() {
@@ -32,13 +33,24 @@ pub(super) async fn begins(generations: &Generations, client: &mut Client) -> bo
     client.head_text = Vec::new();
     let mut timer = client.timer.take().unwrap_or_default();
     timer.set(Some(clock::now() + generations.keepalive()));
-    let idle = race(generations.lasting().stop.wait(), timer.expired());
-    let came = matches!(
-        race(client.stream.readable(), idle).await,
-        Either::First(Ok(()))
-    );
+    let stop = generations.lasting().stop.wait();
+    let idle = race(stop, timer.expired());
+    let came = match race(client.stream.readable(), idle).await {
+        Either::First(readable) => readable.is_ok(),
+        Either::Second(Either::First(())) if first => comes_still(client, &mut timer).await,
+        // What is there already was sent before the client could know.
+        Either::Second(Either::First(())) => client.stream.look().is_ok(),
+        Either::Second(Either::Second(())) => false,
+    };
     client.timer = Some(timer);
     came
+}
+
+/// The first request of a connection that was accepted before the process stopped.
+async fn comes_still(client: &Client, timer: &mut Timer) -> bool {
+    timer.set(Some(clock::now() + Duration::from_millis(FIRST_REQUEST_MS)));
+    let came = race(client.stream.readable(), timer.expired()).await;
+    matches!(came, Either::First(Ok(())))
 }
 
 /// Reads a head, of which something has come. `first` if nothing was served on this connection yet.

@@ -167,10 +167,21 @@ struct Client {
     /// The clock of whatever this connection waits for; one for its life, because moving it is cheap
     /// and making it is not.
     timer: Option<Timer>,
-    /// Whether a response of the present exchange may have begun.
-    answering: Cell<bool>,
+    /// How far the response of the present exchange is.
+    answering: Cell<Answering>,
     /// What is known of the present exchange.
     record: Record,
+}
+
+/// Whether the provider's response has begun for the client, and what marks its end there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answering {
+    /// It has not.
+    No,
+    /// A length or a last chunk.
+    Framed,
+    /// The end of the connection.
+    UntilClose,
 }
 
 /// What becomes of the client's connection after an exchange.
@@ -203,25 +214,20 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
         head: RequestHead::default(),
         head_text: Vec::new(),
         timer: None,
-        answering: Cell::new(false),
+        answering: Cell::new(Answering::No),
         record: Record::begin(RequestId::default()),
     };
     let mut first = true;
     let mut pipelined = 0_u32;
     loop {
-        if !intake::begins(generations, &mut client).await {
+        if !intake::begins(generations, &mut client, first).await {
             return client.stream.notify_close();
         }
         let core = generations.current();
         let next = match intake::next_head(&core, &mut client, first).await {
             Arrival::Head => {
                 let _running = metrics.exchanges.raised();
-                let future: Pin<Box<dyn Future<Output = Next> + '_>> =
-                    Box::pin(exchange(&core, &mut client));
-                match unwound(future).await {
-                    Some(next) => next,
-                    None => Box::pin(after_panic(&core, &mut client)).await,
-                }
+                run(generations, &core, &mut client).await
             }
             Arrival::Closed => return client.stream.notify_close(),
             Arrival::Failed(failure) => {
@@ -252,6 +258,29 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
     }
 }
 
+/// One exchange to its end, whether that is its own or not.
+async fn run(generations: &Generations, core: &Core, client: &mut Client) -> Next {
+    let future: Pin<Box<dyn Future<Output = Next> + '_>> = Box::pin(exchange(core, client));
+    match race(unwound(future), generations.lasting().end.wait()).await {
+        Either::First(Some(next)) => next,
+        Either::First(None) => Box::pin(after_panic(core, client)).await,
+        Either::Second(()) => Box::pin(drained(client)).await,
+    }
+}
+
+/// The process ends before the exchange did: 503 if nothing was answered yet, else an end that the
+/// client cannot take for the response's own.
+async fn drained(client: &mut Client) -> Next {
+    client.record.end = EndReason::Drained;
+    match client.answering.get() {
+        Answering::UntilClose => Next::Reset,
+        Answering::Framed => Next::Cut,
+        // An answer of the gateway's own is on its way, and has a length.
+        Answering::No if client.record.status != 0 => Next::Cut,
+        Answering::No => refuse(client, Failure::Stopping).await,
+    }
+}
+
 /// The connection ready for requests: after the handshake where the listeners are encrypted. A peer
 /// that fails at it was told so by an alert and is not worth more.
 async fn opened(generations: &Generations, socket: TcpStream) -> Option<Stream> {
@@ -273,7 +302,10 @@ async fn opened(generations: &Generations, socket: TcpStream) -> Option<Stream> 
 async fn refuse(client: &mut Client, failure: Failure) -> Next {
     let rejection = Rejection {
         failure,
-        family: guess_family(client.input.bytes()),
+        family: client
+            .record
+            .family
+            .unwrap_or_else(|| guess_family(client.input.bytes())),
         id: client.record.id,
         close: true,
         to_head: false,
@@ -286,7 +318,7 @@ async fn refuse(client: &mut Client, failure: Failure) -> Next {
 /// the request is gone with it, so the connection ends.
 async fn after_panic(core: &Core, client: &mut Client) -> Next {
     core.metrics.panics.add(1);
-    if client.answering.get() {
+    if client.answering.get() != Answering::No {
         client.record.end = EndReason::Internal;
         return Next::Reset;
     }
@@ -296,7 +328,7 @@ async fn after_panic(core: &Core, client: &mut Client) -> Next {
 /// The stages of one exchange, in their order.
 async fn exchange(core: &Core, client: &mut Client) -> Next {
     client.record = Record::begin(core.ids.next());
-    client.answering.set(false);
+    client.answering.set(Answering::No);
     let Settings {
         idle, client_write, ..
     } = core.settings;

@@ -8,7 +8,7 @@ use crate::buf::Input;
 use crate::exchange::decide::{Asked, Forward};
 use crate::exchange::linger::discard;
 use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
-use crate::exchange::{Client, Core, HalfClose, Next, Settings};
+use crate::exchange::{Answering, Client, Core, HalfClose, Next, Settings};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, response_body};
 use crate::http1::head::{Version, field};
@@ -152,6 +152,15 @@ impl Prepared {
         }
     }
 
+    /// How its end is shown.
+    pub(super) fn answering(&self) -> Answering {
+        if self.until_close {
+            Answering::UntilClose
+        } else {
+            Answering::Framed
+        }
+    }
+
     /// Notes in `record` that this response begins.
     fn begin(&self, record: &mut Record) {
         record.status = self.status;
@@ -201,7 +210,7 @@ async fn relay_watched(
     receiver: &mut Receiver,
     prepared: &mut Prepared,
 ) -> EndReason {
-    client.answering.set(true);
+    client.answering.set(prepared.answering());
     prepared.begin(&mut client.record);
     let out = Outgoing {
         pace: pace(&core.metrics),

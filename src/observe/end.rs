@@ -42,6 +42,8 @@ pub enum EndReason {
     UpstreamCut,
     /// What the provider sent is not HTTP that can be relayed.
     UpstreamMalformed,
+    /// `timeouts.drain`: the process ended before the exchange did.
+    Drained,
     /// A defect of the gateway.
     #[default]
     Internal,
@@ -49,7 +51,7 @@ pub enum EndReason {
 
 impl EndReason {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::Complete,
         Self::Rejected,
         Self::ClientClosed,
@@ -69,6 +71,7 @@ impl EndReason {
         Self::UpstreamClosed,
         Self::UpstreamCut,
         Self::UpstreamMalformed,
+        Self::Drained,
         Self::Internal,
     ];
 
@@ -95,6 +98,7 @@ impl EndReason {
             Self::UpstreamClosed => "upstream_closed",
             Self::UpstreamCut => "upstream_cut",
             Self::UpstreamMalformed => "upstream_malformed",
+            Self::Drained => "drained",
             Self::Internal => "internal",
         }
     }

@@ -5,9 +5,22 @@ use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
 
 use rustix::net::SocketFlags;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockFilter, SockRef, Socket, Type};
 
 use crate::limits::BACKLOG;
+
+/// Byte of the TCP header with the flags, and the two of them that tell a first packet from all
+/// others (RFC 9293 §3.1).
+const FLAGS_AT: u32 = 13;
+const SYN: u32 = 0x02;
+const ACK: u32 = 0x10;
+
+/// Classic BPF, as linux/bpf_common.h spells it: `BPF_LD | BPF_B | BPF_ABS`, `BPF_ALU | BPF_AND |
+/// BPF_K`, `BPF_JMP | BPF_JEQ | BPF_K`, `BPF_RET | BPF_K`.
+const LOAD_BYTE: u16 = 0x30;
+const AND: u16 = 0x54;
+const JUMP_IF_EQUAL: u16 = 0x15;
+const RETURN: u16 = 0x06;
 
 /// Binds `count` sockets to `address`, for one core each.
 ///
@@ -92,6 +105,22 @@ impl Listener {
     /// When the wait itself fails.
     pub async fn readable(&self) -> io::Result<()> {
         self.inner.readable(false).await
+    }
+
+    /// Begins no more handshakes, so that everything that waits can be accepted before
+    /// [`Self::shut_down`], which would reset it. Who connects now hears nothing, tries again after a
+    /// second (RFC 6298 §2), and is refused. Where the kernel has no such filters, nothing changes.
+    pub fn turn_away(&self) {
+        let drop_first_packets = [
+            // A = flags & (SYN | ACK)
+            SockFilter::new(LOAD_BYTE, 0, 0, FLAGS_AT),
+            SockFilter::new(AND, 0, 0, SYN | ACK),
+            // A == SYN: 0 bytes of the packet are taken; else all.
+            SockFilter::new(JUMP_IF_EQUAL, 0, 1, SYN),
+            SockFilter::new(RETURN, 0, 0, 0),
+            SockFilter::new(RETURN, 0, 0, u32::MAX),
+        ];
+        let _as_before = SockRef::from(&self.handle).attach_filter(&drop_first_packets);
     }
 
     /// Stops listening: new connections are refused, and the wait for one ends.

@@ -5,10 +5,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::exchange::{Generations, serve_connection};
-use crate::limits::{ACCEPT_BURST, ACCEPT_PAUSE_MS};
+use crate::exchange::{Generations, Lasting, serve_connection};
+use crate::limits::{ACCEPT_BURST, ACCEPT_PAUSE_MS, LAST_HANDSHAKES_MS};
 use crate::runtime::{
-    Accepted, Bell, Listener, TcpStream, is_descriptor_shortage, sleep, spawn, turn_after_burst,
+    Accepted, Bell, Either, Listener, TcpStream, is_descriptor_shortage, race, sleep, spawn,
+    turn_after_burst,
 };
 use crate::server::balance::{Cores, Door, Handed, Seat};
 
@@ -22,16 +23,20 @@ pub(super) struct Reception {
 }
 
 impl Reception {
-    fn is_stopping(&self) -> bool {
-        self.generations.lasting().stop.is_set()
-    }
-
-    /// Accepts until the listener is shut down. While there is no room, and while no descriptor is
+    /// Accepts until the process stops, and then what the kernel has accepted already: the client has
+    /// a connection, and sent its request maybe. While there is no room, and while no descriptor is
     /// to be had, the kernel keeps further connections waiting in its queue.
-    pub(super) async fn accept(self, listener: Rc<Listener>) {
+    pub(super) async fn accept(self, listener: Listener) {
+        let Lasting { stop, end, .. } = self.generations.lasting();
         let pause = Duration::from_millis(ACCEPT_PAUSE_MS);
         let mut burst = 0_u32;
-        while !self.is_stopping() {
+        let mut last = false;
+        while !end.is_set() {
+            if stop.is_set() && !last {
+                last = true;
+                listener.turn_away();
+                sleep(Duration::from_millis(LAST_HANDSHAKES_MS)).await;
+            }
             let Some(seat) = self.cores.seat(self.core) else {
                 sleep(pause).await;
                 continue;
@@ -44,19 +49,22 @@ impl Reception {
                         turn_after_burst().await;
                     }
                 }
+                Err(error) if last && error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => {
                     drop(seat);
                     self.wait(&listener, &error, pause).await;
                 }
             }
         }
+        listener.shut_down();
     }
 
     /// After an accept that gave no connection.
     async fn wait(&self, listener: &Listener, error: &io::Error, pause: Duration) {
         match error.kind() {
             io::ErrorKind::WouldBlock => {
-                if listener.readable().await.is_err() {
+                let stop = self.generations.lasting().stop.wait();
+                if let Either::First(Err(_)) = race(listener.readable(), stop).await {
                     sleep(pause).await;
                 }
             }
@@ -105,9 +113,7 @@ impl Reception {
         };
         while bell.rung().await.is_ok() {
             while let Ok(Handed { socket, seat }) = door.handed.try_recv() {
-                if !self.is_stopping() {
-                    self.serve(socket, seat);
-                }
+                self.serve(socket, seat);
             }
         }
     }

@@ -73,6 +73,11 @@ impl Cores {
         self.all.get(core).map_or(0, Entry::open)
     }
 
+    /// Whether any core has an open connection.
+    pub(super) fn any_open(&self) -> bool {
+        self.all.iter().any(|core| core.open() > 0)
+    }
+
     /// A seat for the next connection that `core` accepts, on the core that is to serve it; none
     /// while there is no room.
     pub(super) fn seat(self: &Arc<Self>, core: usize) -> Option<Seat> {

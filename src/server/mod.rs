@@ -8,6 +8,7 @@ mod accept;
 mod assemble;
 mod balance;
 mod descriptors;
+mod drain;
 mod heartbeat;
 mod operations;
 mod publish;
@@ -41,6 +42,7 @@ use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on, descriptors_max, raise_descriptors};
 use crate::server::assemble::{Plan, Share};
 use crate::server::balance::Cores;
+use crate::server::drain::{Course, Drain};
 use crate::server::heartbeat::{Bounds, Heartbeats, Watch};
 use crate::server::operations::Operated;
 use crate::server::publish::Published;
@@ -108,8 +110,8 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// Serves until SIGTERM or SIGINT, then lets running exchanges finish within `timeouts.drain`. A
-/// second signal ends the process at once with status 1. SIGHUP reads the configuration again with
+/// Serves until SIGTERM or SIGINT, then lets running exchanges finish within `timeouts.drain` and ends
+/// those left so that their clients see it. A second signal ends the process at once with status 1. SIGHUP reads the configuration again with
 /// `reread`, where there is a file to read; standard error says what came of it.
 ///
 /// # Errors
@@ -149,6 +151,8 @@ pub fn run(
     plan.resolvers.wait_first(FIRST_RESOLUTION);
     let published = Arc::new(Published::new(plan));
     let control = Control::new(Arc::clone(&published), heartbeats.clone(), meters, reread);
+    let drain = Arc::new(Drain::new(listeners.iter().map(Vec::len).sum()));
+    let course = Course::new(Arc::clone(&drain), Arc::clone(&share.metrics));
     let (ended, ends) = bounded(workers);
     for (index, (listeners, door)) in listeners.into_iter().zip(doors).enumerate() {
         let worker = Worker {
@@ -159,7 +163,7 @@ pub fn run(
             heartbeats: heartbeats.clone(),
             published: Arc::clone(&published),
             listeners,
-            stop: Arc::clone(&stop),
+            drain: Arc::clone(&drain),
         };
         start(driver, ended.clone(), move || worker.run()).map_err(StartError::System)?;
     }
@@ -170,7 +174,7 @@ pub fn run(
             control: control.clone(),
             published,
             share,
-            stop,
+            stop: Arc::clone(&stop),
         });
         let admin = Admin {
             listener,
@@ -186,7 +190,8 @@ pub fn run(
         workers,
         control: control.clone(),
     });
-    attend(&ends, workers, &reload, &control);
+    let flags = Flags { stop, reload };
+    attend(&ends, workers, &flags, &control, course);
     recorder.finish();
     Ok(())
 }
@@ -208,19 +213,32 @@ pub fn shortage(config: &Config) -> Option<Shortage> {
     descriptors::shortage(config, workers(config.server.workers), descriptors_max())
 }
 
-/// Attends to the process until each worker has ended. Their threads stay parked: a runtime that is torn
-/// down with operations in flight is not worth the risk, and the process is about to end.
-fn attend(ends: &Receiver<()>, workers: usize, reload: &AtomicBool, control: &Control) {
+/// What signals have asked for.
+struct Flags {
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+}
+
+/// Attends to the process until each worker has ended, or has no more time to. Their threads stay parked:
+/// a runtime that is torn down with operations in flight is not worth the risk, and the process is about
+/// to end.
+fn attend(
+    ends: &Receiver<()>,
+    workers: usize,
+    flags: &Flags,
+    control: &Control,
+    mut course: Course,
+) {
     let mut watch = Watch::new(control.heartbeats());
     let mut running = workers;
-    while running > 0 {
+    while running > 0 && !course.is_out_of_time(clock::now()) {
         match ends.recv_timeout(Duration::from_millis(BEAT_MS)) {
             Ok(()) => running -= 1,
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
         // Signals that came meanwhile are one: the file is read after the last of them.
-        if reload.swap(false, Ordering::Relaxed) {
+        if flags.reload.swap(false, Ordering::Relaxed) {
             match control.reload() {
                 Ok(done) => report(&done.to_string()),
                 Err(error) => report(&error.to_string()),
@@ -229,7 +247,13 @@ fn attend(ends: &Receiver<()>, workers: usize, reload: &AtomicBool, control: &Co
         for change in watch.look() {
             report(&change.to_string());
         }
+        if told_to_stop(&flags.stop)
+            && let Some(news) = course.look(clock::now(), control.in_force().config.timeouts)
+        {
+            report(&news);
+        }
     }
+    report(&course.outcome());
 }
 
 /// Runs `work` on a thread of its own; its panic is the end of the process.

@@ -4,7 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::clock;
@@ -14,9 +13,9 @@ use crate::runtime::{Listener, sleep, spawn};
 use crate::server::accept::Reception;
 use crate::server::assemble::Share;
 use crate::server::balance::{Cores, Door};
+use crate::server::drain::{Drain, Phase};
 use crate::server::heartbeat::Heartbeats;
 use crate::server::publish::Published;
-use crate::server::told_to_stop;
 
 /// What a worker's thread starts with.
 #[derive(Debug)]
@@ -29,11 +28,11 @@ pub(super) struct Worker {
     pub(super) heartbeats: Heartbeats,
     pub(super) published: Arc<Published>,
     pub(super) listeners: Vec<TcpListener>,
-    pub(super) stop: Arc<AtomicBool>,
+    pub(super) drain: Arc<Drain>,
 }
 
 impl Worker {
-    /// Serves until told to stop and until the exchanges then running have ended or run out of time.
+    /// Serves through the phases of the process, until nothing is left to serve on any core.
     pub(super) async fn run(self) {
         let core = self.part.index;
         let lasting = self.share.lasting(self.part, seed());
@@ -44,32 +43,30 @@ impl Worker {
             generations: Rc::clone(&generations),
         };
         spawn(reception.clone().receive(self.door));
-        let mut listeners = Vec::new();
         for socket in self.listeners {
             // A socket that bound and listened a moment ago is only refused by a broken kernel.
             let Ok(listener) = Listener::adopt(socket) else {
                 std::process::exit(1)
             };
-            let listener = Rc::new(listener);
-            listeners.push(Rc::clone(&listener));
-            spawn(reception.clone().accept(listener));
+            let (drain, accepting) = (Arc::clone(&self.drain), reception.clone().accept(listener));
+            spawn(async move {
+                accepting.await;
+                drain.listener_closed();
+            });
         }
         let beat = Duration::from_millis(BEAT_MS);
-        while !told_to_stop(&self.stop) {
-            self.heartbeats.beat(core);
-            sleep(beat).await;
-            generations.current().upstreams.prune().await;
-            generations.note_levels(self.cores.open(core));
-        }
-        lasting.stop.set();
-        for listener in &listeners {
-            listener.shut_down();
-        }
-        let deadline = clock::now() + self.published.plan().config.timeouts.drain;
-        while self.cores.open(core) > 0 && clock::now() < deadline {
+        loop {
             self.heartbeats.beat(core);
             sleep(beat).await;
             generations.note_levels(self.cores.open(core));
+            match self.drain.phase() {
+                Phase::Serving => generations.current().upstreams.prune().await,
+                Phase::Finishing => lasting.stop.set(),
+                Phase::Ending => lasting.end.set(),
+            }
+            if lasting.stop.is_set() && self.drain.is_over(&self.cores) {
+                break;
+            }
         }
         self.heartbeats.end(core);
     }

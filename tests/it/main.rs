@@ -24,6 +24,7 @@ mod coding;
 mod credentials;
 mod cores;
 mod descriptors;
+mod drain;
 mod early;
 mod facts;
 mod hold;

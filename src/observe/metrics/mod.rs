@@ -261,6 +261,22 @@ impl Metrics {
         self.cores.get(core).cloned().unwrap_or_default()
     }
 
+    /// Exchanges that run on all cores.
+    #[must_use]
+    pub fn running(&self) -> u64 {
+        self.cores.iter().map(|core| core.exchanges.get()).sum()
+    }
+
+    /// Exchanges of all cores that ended for this reason.
+    #[must_use]
+    pub fn ended(&self, end: EndReason) -> u64 {
+        let counts = self
+            .cores
+            .iter()
+            .filter_map(|core| core.ended.get(end as usize));
+        counts.map(Count::get).sum()
+    }
+
     /// Number of cores.
     #[must_use]
     pub fn cores(&self) -> usize {

@@ -276,9 +276,6 @@ impl Setup {
     pub(crate) fn run_to_end(&self) -> (ExitStatus, String) {
         let mut gateway = self.spawn();
         let status = gateway.exit_status();
-        for reader in gateway.readers.drain(..) {
-            reader.join().unwrap();
-        }
         (status, gateway.output())
     }
 }
@@ -380,14 +377,28 @@ impl Gateway {
 
     /// Sends a signal and waits for the exit.
     pub(crate) fn signal(mut self, signal: Signal) -> ExitStatus {
-        let pid = Pid::from_child(&self.child);
-        kill_process(pid, signal).unwrap();
+        self.tell(signal);
         self.exit_status()
     }
 
-    fn exit_status(&mut self) -> ExitStatus {
+    /// Sends a signal.
+    pub(crate) fn tell(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    /// Waits until it has said this.
+    pub(crate) fn said(&self, words: &str) {
+        let said = eventually(|| self.output().contains(words));
+        assert!(said, "it never said: {words}");
+    }
+
+    /// Waits for the exit, and for the last words.
+    pub(crate) fn exit_status(&mut self) -> ExitStatus {
         let ended = eventually(|| self.child.try_wait().unwrap().is_some());
         assert!(ended, "the gateway does not end");
+        for reader in self.readers.drain(..) {
+            reader.join().unwrap();
+        }
         self.child.wait().unwrap()
     }
 
