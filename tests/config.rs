@@ -73,6 +73,7 @@ fn smallest_file_has_every_default() {
     assert_eq!(config.timeouts.first_byte, seconds(600));
     assert_eq!(config.timeouts.keepalive, seconds(75));
     assert_eq!(config.timeouts.drain, seconds(900));
+    assert_eq!(config.timeouts.grace, Duration::ZERO);
     assert_eq!(config.timeouts.linger, seconds(2));
     assert_eq!(config.timeouts.reservation, seconds(10));
     let [provider] = config.providers.as_slice() else {
@@ -98,7 +99,7 @@ server: { listen: ["127.0.0.1:1", "[::1]:2"], workers: 3, driver: epoll, half_cl
 authentication: none
 limits:
   { head_bytes: 8KiB, head_fields: 50, body_bytes: 1MiB, window_bytes: 32KiB, memory_bytes: 64MiB, connections: 100 }
-timeouts: { connect: 1s, handshake: 1500ms, head: 2s, idle: 3m, first_byte: 4m, keepalive: 5s, drain: 1h, linger: 250ms, reservation: 6s }
+timeouts: { connect: 1s, handshake: 1500ms, head: 2s, idle: 3m, first_byte: 4m, keepalive: 5s, drain: 1h, grace: 7s, linger: 250ms, reservation: 6s }
 providers:
   - name: One
     dialect: anthropic
@@ -123,6 +124,7 @@ providers:
     assert_eq!(config.server.half_close, HalfClose::Tolerate);
     assert_eq!(config.limits.window_bytes, 32 * 1024);
     assert_eq!(config.limits.connections, 100);
+    assert_eq!(config.timeouts.grace, Duration::from_secs(7));
     assert_eq!(config.timeouts.linger, Duration::from_millis(250));
     assert_eq!(config.timeouts.reservation, Duration::from_secs(6));
     let [provider] = config.providers.as_slice() else {
@@ -606,6 +608,10 @@ fn relations_between_limits_give_the_sum() {
         (
             "timeouts: { drain: 1s }",
             "timeouts.linger: 2s is longer than drain 1s",
+        ),
+        (
+            "timeouts: { drain: 5s, grace: 6s }",
+            "timeouts.grace: 6s is longer than drain 5s",
         ),
     ] {
         assert_refused(

@@ -128,15 +128,7 @@ pub fn run(
     let workers = workers(config.server.workers);
     let connections = connections(&config, workers)?;
     let (cores, doors) = Cores::new(workers, connections).map_err(StartError::System)?;
-    let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
-    let mut addresses = Vec::new();
-    for address in &config.server.listen {
-        let bound = bind(*address, workers).map_err(|e| StartError::Bind(*address, e))?;
-        addresses.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
-        for (worker, socket) in listeners.iter_mut().zip(bound) {
-            worker.push(socket);
-        }
-    }
+    let (listeners, addresses) = listen(&config.server.listen, workers)?;
     let admin = config.admin.clone().map(|admin| {
         let listener = TcpListener::bind(admin.listen);
         let listener = listener.map_err(|error| StartError::Bind(admin.listen, error))?;
@@ -194,6 +186,23 @@ pub fn run(
     attend(&ends, workers, &flags, &control, course);
     recorder.finish();
     Ok(())
+}
+
+/// The listeners of each worker, and the addresses that they have.
+fn listen(
+    wanted: &[SocketAddr],
+    workers: usize,
+) -> Result<(Vec<Vec<TcpListener>>, Vec<SocketAddr>), StartError> {
+    let mut listeners: Vec<Vec<TcpListener>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for address in wanted {
+        let bound = bind(*address, workers).map_err(|e| StartError::Bind(*address, e))?;
+        addresses.extend(bound.first().and_then(|socket| socket.local_addr().ok()));
+        for (worker, socket) in listeners.iter_mut().zip(bound) {
+            worker.push(socket);
+        }
+    }
+    Ok((listeners, addresses))
 }
 
 /// The client connections that this process has descriptors for, at most `limits.connections`.

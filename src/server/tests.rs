@@ -13,8 +13,9 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Weak};
 
 use super::*;
+use crate::config::Timeouts;
 use crate::exchange::{Core, Generations, serve_connection};
-use crate::observe::AccessLog;
+use crate::observe::{AccessLog, Metrics};
 use crate::runtime::{Listener, TcpStream as AcceptedStream, sleep, spawn};
 use crate::server::heartbeat::Change;
 use crate::upstream::EndpointId;
@@ -273,7 +274,7 @@ fn a_blocked_core_becomes_unready_and_then_dead() {
         let heartbeats = Heartbeats::new(2, bounds);
         let mut watch = Watch::new(heartbeats.clone());
         let published = published(config(&[1], "")).0;
-        let stop = Arc::new(AtomicBool::new(false));
+        let drain = Arc::new(Drain::new(0));
         let (ended, ends) = bounded(2);
         let (block, blocked) = bounded::<Duration>(1);
         let (cores, doors) = Cores::new(2, 10).unwrap();
@@ -286,7 +287,7 @@ fn a_blocked_core_becomes_unready_and_then_dead() {
                 heartbeats: heartbeats.clone(),
                 published: Arc::clone(&published),
                 listeners: Vec::new(),
-                stop: Arc::clone(&stop),
+                drain: Arc::clone(&drain),
             };
             let blocked = blocked.clone();
             start(driver, ended.clone(), move || async move {
@@ -314,7 +315,9 @@ fn a_blocked_core_becomes_unready_and_then_dead() {
         assert!(watch.look().is_empty(), "said once");
         assert!(eventually(|| heartbeats.ready() && heartbeats.alive()));
         assert_eq!(watch.look(), [Change::Back(1)]);
-        stop.store(true, Ordering::Relaxed);
+        let mut course = Course::new(drain, Arc::new(Metrics::new(2)));
+        let said = course.look(clock::now(), Timeouts::default()).unwrap();
+        assert_eq!(said, "told to stop: 0 exchanges run, with 900s to finish");
         for _ in 0..2 {
             ends.recv_timeout(PATIENCE).unwrap();
         }
