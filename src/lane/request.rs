@@ -15,7 +15,7 @@ use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::lane::patience::{Looked, Progress, Watched};
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
-use crate::runtime::{sleep, turn_after_burst};
+use crate::runtime::{Either, race, sleep, turn_after_burst};
 use crate::tls::Stream;
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
@@ -197,8 +197,9 @@ impl Sender {
             self.first_flight(source, upstream).await?;
             self.opened = true;
             self.complete = source.body.is_complete();
-            if reused && !self.complete {
-                wait_acknowledged(source.client, acknowledged).await?;
+            if reused {
+                self.until_acknowledged(source, upstream, acknowledged)
+                    .await?;
             }
             if !(reused && self.complete) {
                 self.commit(source);
@@ -208,6 +209,76 @@ impl Sender {
             self.read_more(source, upstream).await?;
         }
         self.settle();
+        Ok(())
+    }
+
+    /// Sends on while everything that was sent is kept, up to a window, until the peer's kernel has
+    /// acknowledged a byte. A single small segment would be acknowledged late (40 ms on Linux); those
+    /// that follow it bring the acknowledgement at once.
+    async fn until_acknowledged(
+        &mut self,
+        source: &mut Source<'_>,
+        upstream: &Stream,
+        acknowledged: impl Fn() -> bool,
+    ) -> Result<(), SendError> {
+        while !self.complete && !acknowledged() {
+            let full = source.input.len() >= self.unread_max;
+            if !full && !source.body.is_behind() {
+                let came = self.read_some(source)?;
+                self.progress.received(came);
+                if came == 0 {
+                    self.kept_readable(source, &acknowledged).await?;
+                    continue;
+                }
+            }
+            if full {
+                return wait_acknowledged(source.client, acknowledged).await;
+            }
+            source.body.absorb(source.input).map_err(SendError::Body)?;
+            self.kept_flight(source, upstream).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for bytes of the client or the acknowledgement, whichever comes first, within the clock of
+    /// the client's progress.
+    async fn kept_readable(
+        &mut self,
+        source: &Source<'_>,
+        acknowledged: impl Fn() -> bool,
+    ) -> Result<(), SendError> {
+        let readable = self.progress.readable(source.client.client);
+        match race(readable, first_acknowledgement(acknowledged)).await {
+            Either::First(readable) => readable.map_err(client_end),
+            Either::Second(()) => Ok(()),
+        }
+    }
+
+    /// Sends what may be released beyond the bytes that are kept, and keeps it too.
+    async fn kept_flight(
+        &mut self,
+        source: &mut Source<'_>,
+        upstream: &Stream,
+    ) -> Result<(), SendError> {
+        let count = source.body.releasable();
+        let last = source.body.is_complete();
+        if count <= self.held && !last {
+            return Ok(());
+        }
+        // From here on the provider may run the request.
+        self.tail_begun |= last;
+        let data = source.input.bytes().get(self.held..count);
+        let flight = Flight {
+            head: &[],
+            data: [data.unwrap_or_default(), &[], &[]],
+            last,
+            chunked: self.chunked,
+            ending: &[],
+        };
+        let (written, patience) = (&mut self.written, self.patience);
+        write(&flight, source.client, (upstream, patience), written).await?;
+        self.held = count;
+        self.complete = last;
         Ok(())
     }
 
