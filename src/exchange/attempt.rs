@@ -1,10 +1,9 @@
 //! A request at its provider, and the two points of no return: no second attempt once the provider
 //! may have understood the request, no answer of the gateway's own once the response has begun.
 
-use std::future::pending;
 use std::io;
 use std::pin::pin;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::buf::Input;
 use crate::clock;
@@ -14,14 +13,15 @@ use crate::exchange::respond::{self, Interim, Stop, beside, client_gone, prepare
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::hop::ConnectionOptions;
-use crate::lane::{
-    Decline, ReceiveError, Receiver, SendError, Sender, Sending, Source, first_acknowledgement,
-};
+use crate::lane::{Decline, ReceiveError, Receiver, SendError, Sender, Sending, Source};
 use crate::limits::ATTEMPTS;
 use crate::observe::{EndReason, ProviderMeter, Way};
 use crate::runtime::{Either, Timer, race, sleep};
 use crate::tls::Stream;
 use crate::upstream::{ConnectError, Connection, Pool};
+
+/// Pause between two looks whether the peer acknowledged a request that is kept for a replay.
+const KEPT_LOOK: Duration = Duration::from_millis(100);
 
 /// Longest wait for the answer of a provider that ended its receiving direction: the answer was on
 /// its way before the end was.
@@ -354,17 +354,19 @@ async fn await_head(
     upstream: Upstream<'_>,
 ) -> Sent {
     let mut timer = client.timer.take().unwrap_or_default();
-    timer.set(Some(clock::now() + first_byte));
-    let sent = answered(core, client, forward, (sender, &mut timer), upstream).await;
+    let clocks = (&mut timer, clock::now() + first_byte);
+    let sent = answered(core, client, forward, (sender, clocks), upstream).await;
     client.timer = Some(timer);
     sent
 }
 
+/// What was kept for a replay is dropped once the peer has acknowledged a byte, so that a long wait
+/// for the answer holds no block. Most answers come before the first look.
 async fn answered(
     core: &Core,
     client: &mut Client,
     forward: &mut Forward,
-    (sender, timer): (&mut Sender, &mut Timer),
+    (sender, (timer, deadline)): (&mut Sender, (&mut Timer, Instant)),
     (connection, receiver, interim): Upstream<'_>,
 ) -> Sent {
     let capacity = forward
@@ -372,13 +374,11 @@ async fn answered(
         .ready()
         .saturating_add(core.settings.head.bytes);
     loop {
+        let look = sender.can_replay().then(|| clock::now() + KEPT_LOOK);
+        timer.set(Some(look.map_or(deadline, |look| look.min(deadline))));
         let gone = client_gone(&client.stream, &mut client.input, &core.settings, capacity);
         let answer = race(receiver.next_head(&connection.stream), gone);
-        let other = race(
-            acknowledged(connection, sender.can_replay()),
-            timer.expired(),
-        );
-        match race(answer, other).await {
+        match race(answer, timer.expired()).await {
             Either::First(Either::First(Ok(()))) if receiver.head.status < 200 => {
                 if let Err(stop) = interim.pass(receiver, &client.stream).await {
                     return stop.into();
@@ -387,26 +387,18 @@ async fn answered(
             Either::First(Either::First(Ok(()))) => return Sent::All,
             Either::First(Either::First(Err(error))) => return lost(connection, sender, &error),
             Either::First(Either::Second(())) => return Sent::ClientGone,
-            Either::Second(Either::First(())) => {
-                let input = &mut client.input;
-                let body = &mut forward.body;
+            Either::Second(()) if clock::now() >= deadline => {
+                return Sent::Failed(Failure::FirstByteTimeout);
+            }
+            Either::Second(()) if connection.acknowledged() => {
                 sender.commit(&mut Source {
                     client: core.settings.watched(&client.stream),
-                    input,
+                    input: &mut client.input,
                     reservation: &mut forward.reservation,
-                    body,
+                    body: &mut forward.body,
                 });
             }
-            Either::Second(Either::Second(())) => return Sent::Failed(Failure::FirstByteTimeout),
+            Either::Second(()) => {}
         }
     }
-}
-
-/// Waits until the peer acknowledged a byte of a request that is kept for a replay, so that a long
-/// wait for the answer holds no block. For ever where nothing is kept.
-async fn acknowledged(connection: &Connection, kept: bool) {
-    if !kept {
-        return pending().await;
-    }
-    first_acknowledgement(|| connection.acknowledged()).await;
 }

@@ -424,7 +424,7 @@ async fn wait_acknowledged(
 }
 
 /// Looks at the acknowledgement counter, less and less often, until it moved.
-pub async fn first_acknowledgement(acknowledged: impl Fn() -> bool) {
+async fn first_acknowledgement(acknowledged: impl Fn() -> bool) {
     let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
     while !acknowledged() {
         sleep(pause).await;

@@ -43,6 +43,14 @@ impl Resolvers {
     /// where the endpoint is the same.
     #[must_use]
     pub fn start(endpoints: &[Arc<Endpoint>], previous: Option<&Self>) -> Self {
+        Self::start_with(endpoints, previous, look_up)
+    }
+
+    fn start_with(
+        endpoints: &[Arc<Endpoint>],
+        previous: Option<&Self>,
+        look_up: impl LookUp,
+    ) -> Self {
         let (answered, first_answers) = bounded(endpoints.len().max(1));
         let mut resolvers = Self {
             threads: Vec::new(),
@@ -52,7 +60,7 @@ impl Resolvers {
         for endpoint in endpoints.iter().filter(|e| e.is_name()) {
             if let Some(running) = previous.and_then(|previous| previous.of(endpoint)) {
                 resolvers.threads.push(running.clone());
-            } else if let Ok(resolver) = Resolver::start(endpoint, &answered) {
+            } else if let Ok(resolver) = Resolver::start(endpoint, &answered, look_up.clone()) {
                 resolvers.threads.push(resolver);
                 resolvers.started += 1;
             }
@@ -87,12 +95,16 @@ impl fmt::Debug for Resolvers {
 }
 
 impl Resolver {
-    fn start(endpoint: &Arc<Endpoint>, answered: &Sender<()>) -> io::Result<Self> {
+    fn start(
+        endpoint: &Arc<Endpoint>,
+        answered: &Sender<()>,
+        look_up: impl LookUp,
+    ) -> io::Result<Self> {
         let (stop, stopped) = bounded::<()>(0);
         let (asked, answered) = (Arc::clone(endpoint), answered.clone());
         thread::Builder::new()
             .name("lanegate-dns".to_owned())
-            .spawn(move || keep_resolved(&asked, &stopped, answered))?;
+            .spawn(move || keep_resolved(&asked, &stopped, answered, look_up))?;
         Ok(Self {
             endpoint: Arc::clone(endpoint),
             _stop: stop,
@@ -100,7 +112,12 @@ impl Resolver {
     }
 }
 
-fn keep_resolved(endpoint: &Endpoint, stopped: &Receiver<()>, answered: Sender<()>) {
+fn keep_resolved(
+    endpoint: &Endpoint,
+    stopped: &Receiver<()>,
+    answered: Sender<()>,
+    look_up: impl LookUp,
+) {
     let mut first = Some(answered);
     loop {
         let pause = match look_up(endpoint) {
@@ -123,6 +140,11 @@ fn keep_resolved(endpoint: &Endpoint, stopped: &Receiver<()>, answered: Sender<(
         }
     }
 }
+
+/// How names are looked up: may take as long as it likes.
+trait LookUp: Fn(&Endpoint) -> Option<Vec<SocketAddr>> + Clone + Send + 'static {}
+
+impl<F: Fn(&Endpoint) -> Option<Vec<SocketAddr>> + Clone + Send + 'static> LookUp for F {}
 
 /// The addresses of the endpoint's host in resolver order, repeats left out.
 fn look_up(endpoint: &Endpoint) -> Option<Vec<SocketAddr>> {
@@ -189,6 +211,34 @@ mod tests {
         let named = endpoint("does-not-exist.invalid");
         Resolvers::start(&[Arc::clone(&named)], None).wait_first(Duration::from_secs(20));
         assert!(named.addresses().is_empty());
+    }
+
+    #[test]
+    fn a_slow_look_up_holds_up_nobody_else() {
+        let (slow, quick) = (endpoint("slow"), endpoint("quick"));
+        let (release, released) = bounded::<()>(0);
+        let found =
+            |endpoint: &Endpoint| Some(vec![([127, 0, 0, 1], endpoint.settings.port).into()]);
+        let look_up = move |endpoint: &Endpoint| {
+            if endpoint.settings.host == "slow" {
+                // Until the test lets go.
+                let _gone = released.recv();
+            }
+            found(endpoint)
+        };
+        let both = [Arc::clone(&slow), Arc::clone(&quick)];
+        let resolvers = Resolvers::start_with(&both, None, look_up);
+        // The start goes on without the slow one.
+        resolvers.wait_first(Duration::from_millis(300));
+        assert_eq!(quick.addresses().len(), 1);
+        assert!(slow.addresses().is_empty());
+        drop(release);
+        resolvers.wait_first(Duration::from_secs(20));
+        let comes = || slow.addresses().len() == 1;
+        assert!((0..2000).any(|_| {
+            thread::park_timeout(Duration::from_millis(10));
+            comes()
+        }));
     }
 
     #[test]
