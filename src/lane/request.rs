@@ -257,7 +257,7 @@ impl Sender {
     /// Sends what may be released beyond the bytes that are kept, and keeps it too.
     async fn kept_flight(
         &mut self,
-        source: &mut Source<'_>,
+        source: &Source<'_>,
         upstream: &Stream,
     ) -> Result<(), SendError> {
         let count = source.body.releasable();
