@@ -15,7 +15,7 @@ use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::lane::patience::{Looked, Progress, Watched};
 use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
-use crate::runtime::{Either, race, sleep, turn_after_burst};
+use crate::runtime::{Either, race, sleep, turn, turn_after_burst};
 use crate::tls::Stream;
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
@@ -221,7 +221,12 @@ impl Sender {
         upstream: &Stream,
         acknowledged: impl Fn() -> bool,
     ) -> Result<(), SendError> {
+        let mut steps = 0_u32;
         while !self.complete && !acknowledged() {
+            steps = steps.wrapping_add(1);
+            if steps.is_multiple_of(BURST) {
+                pause(source).await;
+            }
             let full = source.input.len() >= self.unread_max;
             if !full && !source.body.is_behind() {
                 let came = self.read_some(source)?;
@@ -306,7 +311,7 @@ impl Sender {
                 return Ok(());
             }
         }
-        turn_after_burst().await;
+        pause(source).await;
         Ok(())
     }
 
@@ -391,6 +396,16 @@ fn client_end(error: io::Error) -> SendError {
     match error.kind() {
         io::ErrorKind::TimedOut => SendError::ClientSlow,
         _ => SendError::ClientGone,
+    }
+}
+
+/// Lets everything else on this core have a turn, also where the next step waits for nothing: bytes
+/// that are here already are being decoded.
+async fn pause(source: &Source<'_>) {
+    if source.body.is_behind() {
+        turn().await;
+    } else {
+        turn_after_burst().await;
     }
 }
 

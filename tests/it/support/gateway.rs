@@ -55,6 +55,8 @@ pub(crate) struct Setup {
     more: String,
     /// Hard limit of open files, if not that of the tests.
     descriptors: Option<u64>,
+    /// Lines of standard output after which nobody reads on.
+    lines_read: usize,
 }
 
 impl Setup {
@@ -74,6 +76,7 @@ impl Setup {
             server_keys: String::new(),
             listed: String::new(),
             more: String::new(),
+            lines_read: usize::MAX,
             descriptors: None,
         }
     }
@@ -184,6 +187,12 @@ impl Setup {
         self
     }
 
+    /// Nobody reads the access log: the pipe of standard output stays open and fills.
+    pub(crate) fn unread_log(mut self) -> Self {
+        self.lines_read = 1;
+        self
+    }
+
     /// Top-level configuration lines of the test's own.
     pub(crate) fn with(mut self, lines: &str) -> Self {
         self.more.push_str(lines);
@@ -245,8 +254,8 @@ impl Setup {
             .unwrap();
         let output = Arc::new(Mutex::new(String::new()));
         let readers = vec![
-            gather(child.stdout.take().unwrap(), &output),
-            gather(child.stderr.take().unwrap(), &output),
+            gather(child.stdout.take().unwrap(), &output, self.lines_read),
+            gather(child.stderr.take().unwrap(), &output, usize::MAX),
         ];
         Gateway {
             child,
@@ -459,17 +468,28 @@ impl Drop for Gateway {
     }
 }
 
-fn gather(stream: impl Read + Send + 'static, output: &Arc<Mutex<String>>) -> JoinHandle<()> {
+/// Reads lines until `most` have come, and then keeps the stream open.
+fn gather(
+    stream: impl Read + Send + 'static,
+    output: &Arc<Mutex<String>>,
+    most: usize,
+) -> JoinHandle<()> {
     let output = Arc::clone(output);
     std::thread::spawn(move || {
         let mut lines = BufReader::new(stream);
         let mut line = Vec::new();
+        let mut read = 0;
         while lines.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
             output
                 .lock()
                 .unwrap()
                 .push_str(&String::from_utf8_lossy(&line));
             line.clear();
+            read += 1;
+            while read == most {
+                // With the stream, until the tests end.
+                std::thread::park();
+            }
         }
     })
 }
