@@ -22,7 +22,9 @@ fn idle_connections_cost_little(driver: Driver) {
     let count = CONNECTIONS.min(descriptors() - 1000);
     let origin = Origin::echoing();
     let gateway = Setup::in_front_of(driver, &origin)
-        .with("limits: { connections: 20000, memory_bytes: 1GiB }")
+        // Few upstream connections, so that the descriptors suffice for the clients.
+        .keys("connections: 64")
+        .with("limits: { connections: 12000, memory_bytes: 1GiB }")
         .with("timeouts: { keepalive: 1h }")
         .start();
     let sent = request("POST", CHAT, &[], &json_of(256 * 1024));

@@ -253,10 +253,12 @@ impl Setup {
             .spawn()
             .unwrap();
         let output = Arc::new(Mutex::new(String::new()));
-        let readers = vec![
-            gather(child.stdout.take().unwrap(), &output, self.lines_read),
-            gather(child.stderr.take().unwrap(), &output, usize::MAX),
-        ];
+        let mut readers = vec![gather(child.stderr.take().unwrap(), &output, usize::MAX)];
+        let reader = gather(child.stdout.take().unwrap(), &output, self.lines_read);
+        // One that stops reading keeps its pipe until the tests end: nobody waits for it.
+        if self.lines_read == usize::MAX {
+            readers.push(reader);
+        }
         Gateway {
             child,
             output,
