@@ -488,9 +488,11 @@ fn gather(
                 .push_str(&String::from_utf8_lossy(&line));
             line.clear();
             read += 1;
-            while read == most {
-                // With the stream, until the tests end.
-                std::thread::park();
+            if read == most {
+                loop {
+                    // With the stream, until the tests end.
+                    std::thread::park();
+                }
             }
         }
     })
