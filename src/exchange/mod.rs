@@ -236,7 +236,7 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
             }
         };
         client.record.duration = client.record.elapsed();
-        core.observe(client.record.clone());
+        core.observe(client.record.take());
         first = false;
         match next {
             Next::KeepAlive if core.stop.is_set() => {

@@ -9,7 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use crate::clock;
-use crate::limits::{CLIENT_LOOK_MS, REQUEST_PROGRESS_BYTES};
+use crate::limits::{ACKNOWLEDGED_LOOK_MS, CLIENT_LOOK_MS, REQUEST_PROGRESS_BYTES};
 use crate::runtime::sleep;
 use crate::tls::Stream;
 
@@ -111,7 +111,7 @@ impl Watched<'_> {
     /// client left or `limit` passed first.
     pub(super) async fn look_until(&self, done: impl Fn() -> bool, limit: Duration) -> Looked {
         let began = clock::now();
-        let mut pause = Duration::from_millis(1);
+        let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
         while !done() {
             if self.has_left() {
                 return Looked::ClientLeft;

@@ -265,25 +265,9 @@ impl Sender {
         source: &Source<'_>,
         upstream: &Stream,
     ) -> Result<(), SendError> {
-        let count = source.body.releasable();
-        let last = source.body.is_complete();
-        if count <= self.held && !last {
-            return Ok(());
-        }
-        // From here on the provider may run the request.
-        self.tail_begun |= last;
-        let data = source.input.bytes().get(self.held..count);
-        let flight = Flight {
-            head: &[],
-            data: [data.unwrap_or_default(), &[], &[]],
-            last,
-            chunked: self.chunked,
-            ending: &[],
-        };
-        let (written, patience) = (&mut self.written, self.patience);
-        write(&flight, source.client, (upstream, patience), written).await?;
-        self.held = count;
-        self.complete = last;
+        // From the last byte on the provider may run the request.
+        self.tail_begun |= source.body.is_complete();
+        self.held = self.flight(source, upstream, self.held).await?;
         Ok(())
     }
 
@@ -355,16 +339,29 @@ impl Sender {
         write(&flight, source.client, (upstream, patience), written).await
     }
 
-    /// Sends what may be released now, if anything.
+    /// Sends what may be released now, if anything, and drops it.
     async fn next_flight(
         &mut self,
         source: &mut Source<'_>,
         upstream: &Stream,
     ) -> Result<(), SendError> {
-        let count = source.body.releasable();
+        let count = self.flight(source, upstream, 0).await?;
+        source.body.hand_on(source.input, count);
+        Ok(())
+    }
+
+    /// Sends what may be released of the ready bytes from `sent` on, if anything; how many of them were
+    /// sent by now.
+    async fn flight(
+        &mut self,
+        source: &Source<'_>,
+        upstream: &Stream,
+        sent: usize,
+    ) -> Result<usize, SendError> {
+        let count = source.body.releasable().max(sent);
         let last = source.body.is_complete();
-        if count > 0 || last {
-            let data = source.input.bytes().get(..count).unwrap_or_default();
+        if count > sent || last {
+            let data = source.input.bytes().get(sent..count).unwrap_or_default();
             let flight = Flight {
                 head: &[],
                 data: [data, &[], &[]],
@@ -375,9 +372,8 @@ impl Sender {
             let (written, patience) = (&mut self.written, self.patience);
             write(&flight, source.client, (upstream, patience), written).await?;
             self.complete = last;
-            source.body.hand_on(source.input, count);
         }
-        Ok(())
+        Ok(count)
     }
 }
 

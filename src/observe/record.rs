@@ -148,9 +148,13 @@ impl Record {
     /// The record of an exchange whose head is complete now.
     #[must_use]
     pub fn begin(id: RequestId) -> Self {
+        Self::of(id, clock::now())
+    }
+
+    fn of(id: RequestId, began: Instant) -> Self {
         Self {
             id,
-            began: clock::now(),
+            began,
             client: None,
             family: None,
             dialect: None,
@@ -169,6 +173,13 @@ impl Record {
             duration: Duration::ZERO,
             end: EndReason::default(),
         }
+    }
+
+    /// Hands the record over; what stays is empty.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let empty = Self::of(self.id, self.began);
+        std::mem::replace(self, empty)
     }
 
     /// Time since the head was complete.

@@ -211,37 +211,30 @@ mod tests {
     use super::*;
     use crate::observe::RequestIds;
 
-    #[test]
-    fn a_record_is_explained_after_it_was_taken_off_the_queue() {
+    /// What is known of a record after `more` came behind it.
+    fn explained_after(more: usize) -> Option<String> {
         let recorder = Recorder::start(AccessLog::None).unwrap();
         let observer = recorder.observer();
         let ids = RequestIds::new(1);
         let first = Record::begin(ids.next());
         let id = first.id.to_string();
         observer.observe(first);
-        for _ in 0..EXPLAINED_RECORDS / 2 {
+        for _ in 0..more {
             observer.observe(Record::begin(ids.next()));
         }
         recorder.finish();
         assert_eq!(observer.lost(), 0);
-        let line = observer.explained(&id).unwrap();
-        assert!(String::from_utf8(line).unwrap().contains(&id));
         assert!(observer.explained("req_unknown").is_none());
+        let line = observer.explained(&id)?;
+        let line = String::from_utf8(line).unwrap();
+        assert!(line.contains(&id));
+        Some(line)
     }
 
     #[test]
-    fn only_the_last_records_are_kept() {
-        let recorder = Recorder::start(AccessLog::None).unwrap();
-        let observer = recorder.observer();
-        let ids = RequestIds::new(1);
-        let first = Record::begin(ids.next());
-        let id = first.id.to_string();
-        observer.observe(first);
-        for _ in 0..EXPLAINED_RECORDS {
-            observer.observe(Record::begin(ids.next()));
-        }
-        recorder.finish();
-        assert!(observer.explained(&id).is_none());
+    fn a_record_is_explained_while_it_is_among_the_last() {
+        assert!(explained_after(EXPLAINED_RECORDS / 2).is_some());
+        assert!(explained_after(EXPLAINED_RECORDS).is_none());
     }
 
     #[test]

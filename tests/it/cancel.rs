@@ -2,14 +2,15 @@
 //! nothing of it stays behind, and the operator sees who left. All clocks stand at an hour, so that
 //! only the client's leaving can end anything.
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::support::client::{BODY, CHAT, Client, chat, chunk, head, json_of, request};
+use crate::relay::still_serves;
+use crate::support::client::{BODY, CHAT, Client, chat, chunk, head, json_of, leave, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::{eventually, settle};
 use crate::support::on_both_drivers;
-use crate::support::origin::{Origin, echo};
+use crate::support::origin::{Origin, echo, unaccepting};
 
 on_both_drivers!(
     inside_the_head,
@@ -33,25 +34,10 @@ const PATIENT: &str = "timeouts: { connect: 1h, handshake: 1h, head: 1h, idle: 1
 /// Both ways to leave.
 const WAYS: [bool; 2] = [false, true];
 
-fn leave(client: Client, reset: bool) {
-    if reset {
-        client.wire.reset();
-    } else {
-        drop(client);
-    }
-}
-
-fn serves(gateway: &Gateway) {
-    let answer = gateway
-        .connect()
-        .exchange("POST", &chat(&["x-case: after"]));
-    assert_eq!(answer.status, 200, "{answer:#?}");
-}
-
 /// Runs `until`, which brings a client into a phase, then has it leave in both ways; the upstream
 /// connection, if one is `open` by then, has to end, and all descriptors come back.
 fn leaves(gateway: &Gateway, origin: &Origin, open: bool, until: impl Fn(&Gateway) -> Client) {
-    serves(gateway);
+    still_serves(gateway);
     let idle = gateway.descriptors();
     for (number, reset) in WAYS.into_iter().enumerate() {
         let ended_before = origin.look(|log| log.ended.len());
@@ -73,7 +59,7 @@ fn leaves(gateway: &Gateway, origin: &Origin, open: bool, until: impl Fn(&Gatewa
             });
         }
     }
-    serves(gateway);
+    still_serves(gateway);
     let back = eventually(|| gateway.descriptors() <= idle);
     assert!(back, "{} descriptors, {idle} before", gateway.descriptors());
 }
@@ -106,7 +92,7 @@ fn patient(driver: Driver, origin: &Origin) -> Gateway {
 fn inside_the_head(driver: Driver) {
     let origin = origin();
     let gateway = patient(driver, &origin);
-    serves(&gateway);
+    still_serves(&gateway);
     let idle = gateway.descriptors();
     for reset in WAYS {
         let client = gateway.connect();
@@ -115,7 +101,7 @@ fn inside_the_head(driver: Driver) {
         leave(client, reset);
     }
     assert!(eventually(|| gateway.descriptors() <= idle));
-    serves(&gateway);
+    still_serves(&gateway);
 }
 
 fn inside_a_body_that_is_gathered(driver: Driver) {
@@ -214,22 +200,6 @@ fn is_unread(client: &Client) -> bool {
         }
         waits
     })
-}
-
-/// A listener whose queue is full: the kernel drops what comes, and a connect waits.
-fn unaccepting() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    socket.bind(&any.into()).unwrap();
-    socket.listen(0).unwrap();
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr().unwrap();
-    let mut queued = Vec::new();
-    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
-        queued.push(stream);
-        assert!(queued.len() < 64, "the queue never fills");
-    }
-    (listener, queued, address)
 }
 
 fn while_a_connection_is_opened(driver: Driver) {
@@ -394,7 +364,7 @@ fn a_thousand_streams_left_behind(driver: Driver) {
         .with(PATIENT)
         .with("limits: { connections: 100 }")
         .start();
-    serves(&gateway);
+    still_serves(&gateway);
     let idle = gateway.descriptors();
     for round in 0..20 {
         let clients: Vec<_> = (0..50)
@@ -412,7 +382,7 @@ fn a_thousand_streams_left_behind(driver: Driver) {
     origin.wait("the end of a thousand connections", |log| {
         log.ended.len() >= 1000
     });
-    serves(&gateway);
+    still_serves(&gateway);
     let back = eventually(|| gateway.descriptors() <= idle);
     assert!(back, "{} descriptors, {idle} before", gateway.descriptors());
 }

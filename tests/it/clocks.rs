@@ -3,14 +3,13 @@
 //! can make a scenario pass.
 
 use std::io::Read;
-use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use crate::support::client::{BODY, CHAT, Client, chat, chunk, head, json_of, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::{End, Stop, settle};
 use crate::support::on_both_drivers;
-use crate::support::origin::{Caller, Origin, echo};
+use crate::support::origin::{Caller, Origin, echo, unaccepting};
 
 on_both_drivers!(
     a_slow_head,
@@ -265,22 +264,6 @@ fn a_slow_reader(driver: Driver) {
     let mut rest = Vec::new();
     let read = client.wire.stream().read_to_end(&mut rest);
     assert!(read.is_err() || !rest.ends_with(b"0\r\n\r\n"));
-}
-
-/// A listener whose queue is full: the kernel drops what comes, and a connect waits.
-fn unaccepting() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
-    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
-    socket.bind(&any.into()).unwrap();
-    socket.listen(0).unwrap();
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr().unwrap();
-    let mut queued = Vec::new();
-    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
-        queued.push(stream);
-        assert!(queued.len() < 64, "the queue never fills");
-    }
-    (listener, queued, address)
 }
 
 fn a_provider_that_does_not_accept(driver: Driver) {

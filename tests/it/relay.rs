@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::client::{BODY, CHAT, Client, Response, chat, chunk, head, json_of, request};
+use crate::support::client::{BODY, CHAT, Response, chat, chunk, head, json_of, leave, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::{End, Flow, Head, PATIENCE, Stop, name_of, settle};
 use crate::support::on_both_drivers;
@@ -454,14 +454,6 @@ fn half_close_cancels_unless_tolerated(driver: Driver) {
             );
             origin.wait("the end of its connection", |log| log.has_ended(0));
         }
-    }
-}
-
-fn leave(client: Client, reset: bool) {
-    if reset {
-        client.wire.reset();
-    } else {
-        drop(client);
     }
 }
 

@@ -154,3 +154,12 @@ pub(crate) fn json_of(bytes: usize) -> Vec<u8> {
     let filler = bytes - before.len() - after.len();
     format!("{before}{}{after}", "x".repeat(filler)).into_bytes()
 }
+
+/// Closes, or resets in place of a FIN.
+pub(crate) fn leave(client: Client, reset: bool) {
+    if reset {
+        client.wire.reset();
+    } else {
+        drop(client);
+    }
+}

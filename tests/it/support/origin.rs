@@ -459,3 +459,19 @@ pub(crate) fn json(status: u16, body: &str) -> Vec<u8> {
     )
     .into_bytes()
 }
+
+/// A listener whose queue is full: the kernel drops what comes, and a connect waits.
+pub(crate) fn unaccepting() -> (TcpListener, Vec<TcpStream>, SocketAddr) {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    let any: SocketAddr = "127.0.0.1:0".parse().unwrap();
+    socket.bind(&any.into()).unwrap();
+    socket.listen(0).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(300)) {
+        queued.push(stream);
+        assert!(queued.len() < 64, "the queue never fills");
+    }
+    (listener, queued, address)
+}
