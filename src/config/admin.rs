@@ -44,7 +44,7 @@ pub(super) fn read(
     let key_env = reader.take(&section, "key_env", provider::variable);
     let key = key_env.as_deref().and_then(|name| {
         reader.take(&section, "key_env", |_| {
-            let text = (sources.env)(name).filter(|text| !text.trim().is_empty());
+            let text = sources.variable(name);
             let text = text.ok_or_else(|| format!("{name} is unset or blank"))?;
             provider::secret(&text).map_err(|error| format!("the value of {name}: {error}"))
         })

@@ -140,7 +140,7 @@ fn key(
     });
     let from_env = reader.take(section, "key_env", |value| {
         let name = variable(value)?;
-        let text = (sources.env)(&name).filter(|text| !text.trim().is_empty());
+        let text = sources.variable(&name);
         let text = text.ok_or_else(|| {
             format!("a client needs a key, but the environment variable {name} is unset or blank")
         })?;
@@ -184,26 +184,12 @@ fn markers(reader: &mut Reader, section: &Section<'_>) -> Vec<String> {
     }
     let mut markers = Vec::new();
     for (path, node) in items {
-        match marker(&node.value) {
+        match read::line(MARKER_BYTES_MAX)(&node.value) {
             Ok(text) => markers.push(text),
             Err(what) => reader.fail(Some(node.line), path, what),
         }
     }
     markers
-}
-
-fn marker(value: &Value) -> Result<String, String> {
-    let text = read::text(value)?;
-    let fits = (1..=MARKER_BYTES_MAX).contains(&text.len())
-        && text.trim() == text
-        && !text.chars().any(char::is_control);
-    fits.then(|| text.to_owned()).ok_or_else(|| {
-        format!(
-            "expected 1 to {MARKER_BYTES_MAX} bytes without control characters or white space at \
-             the ends, got {}",
-            value.shown()
-        )
-    })
 }
 
 /// No two clients have the same name, without regard to letter case, or the same key.

@@ -103,7 +103,7 @@ fn one(
         }
         _ => return None,
     }
-    let name = reader.require(section, "name", name);
+    let name = reader.require(section, "name", read::line(NAME_BYTES_MAX));
     let dialects = [
         ("openai", ProviderDialect::OpenAi),
         ("anthropic", ProviderDialect::Anthropic),
@@ -211,22 +211,6 @@ fn tls(
     }
 }
 
-/// A name for logs: neither blank nor able to break a line.
-fn name(value: &Value) -> Result<String, String> {
-    let text = read::text(value)?;
-    let fits = !text.is_empty()
-        && text.len() <= NAME_BYTES_MAX
-        && text.trim() == text
-        && !text.chars().any(char::is_control);
-    fits.then(|| text.to_owned()).ok_or_else(|| {
-        format!(
-            "expected 1 to {NAME_BYTES_MAX} bytes without control characters or white space at \
-             the ends, got {}",
-            value.shown()
-        )
-    })
-}
-
 fn version(value: &Value) -> Result<String, String> {
     let text = read::text(value)?;
     let fits = (1..=NAME_BYTES_MAX).contains(&text.len())
@@ -260,7 +244,7 @@ fn credential(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>)
         .as_deref()
         .and_then(|path| reader.take(section, "secret_file", |_| secret_of_file(path, sources)));
     let from_env = env.as_deref().filter(|_| file.is_none()).and_then(|name| {
-        let text = (sources.env)(name).filter(|text| !text.trim().is_empty())?;
+        let text = sources.variable(name)?;
         reader.take(section, "secret_env", |_| {
             secret(&text).map_err(|error| format!("the value of {name}: {error}"))
         })

@@ -255,6 +255,23 @@ pub(super) fn boolean(value: &Value) -> Result<bool, String> {
 }
 
 /// A text; what looks like a number or a boolean has to be quoted.
+/// A text of 1 to `bytes_max` bytes that can neither be blank nor break a line.
+pub(super) fn line(bytes_max: usize) -> impl Fn(&Value) -> Result<String, String> {
+    move |value| {
+        let text = text(value)?;
+        let fits = (1..=bytes_max).contains(&text.len())
+            && text.trim() == text
+            && !text.chars().any(char::is_control);
+        fits.then(|| text.to_owned()).ok_or_else(|| {
+            format!(
+                "expected 1 to {bytes_max} bytes without control characters or white space at \
+                 the ends, got {}",
+                value.shown()
+            )
+        })
+    }
+}
+
 pub(super) fn text(value: &Value) -> Result<&str, String> {
     match value {
         Value::Text(text) => Ok(text),

@@ -35,6 +35,11 @@ pub(super) struct Sources<'a> {
 }
 
 impl Sources<'_> {
+    /// The value of an environment variable, unless it is blank.
+    pub(super) fn variable(&self, name: &str) -> Option<String> {
+        (self.env)(name).filter(|text| !text.trim().is_empty())
+    }
+
     /// The file that a value names, and its content.
     pub(super) fn pem(&self, value: &Value) -> Result<(PathBuf, Vec<u8>), String> {
         let path = PathBuf::from(read::text(value)?);

@@ -14,15 +14,12 @@ use crate::json::Patch;
 use crate::lane::body::{Body, BodyError};
 use crate::lane::flight::Flight;
 use crate::lane::patience::{Looked, Progress, Watched};
-use crate::limits::{ACKNOWLEDGED_LOOK_MS, BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
-use crate::runtime::{Either, race, sleep, turn, turn_after_burst};
+use crate::limits::{BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
+use crate::runtime::{Either, race, turn, turn_after_burst};
 use crate::tls::Stream;
 
 /// Reads that may follow each other without a return to the ring: 4 wide blocks are about 1 ms.
 const BURST: u32 = 4;
-
-/// Longest pause between two looks at the acknowledgement counter.
-const ACKNOWLEDGED_LOOK_MAX: Duration = Duration::from_millis(64);
 
 /// Longest wait for the first acknowledgement: a path that lost its state drops packets silently,
 /// and four retransmissions fit into this.
@@ -245,17 +242,17 @@ impl Sender {
         Ok(())
     }
 
-    /// Waits for bytes of the client or the acknowledgement, whichever comes first, within the clock of
-    /// the client's progress.
+    /// Waits for bytes of the client or the acknowledgement, whichever comes first, each within its own
+    /// bound.
     async fn kept_readable(
         &mut self,
         source: &Source<'_>,
         acknowledged: impl Fn() -> bool,
     ) -> Result<(), SendError> {
         let readable = self.progress.readable(source.client.client);
-        match race(readable, first_acknowledgement(acknowledged)).await {
+        match race(readable, wait_acknowledged(source.client, acknowledged)).await {
             Either::First(readable) => readable.map_err(client_end),
-            Either::Second(()) => Ok(()),
+            Either::Second(acknowledged) => acknowledged,
         }
     }
 
@@ -431,14 +428,5 @@ async fn wait_acknowledged(
         Looked::Done => Ok(()),
         Looked::ClientLeft => Err(SendError::ClientGone),
         Looked::TooLong => Err(SendError::Upstream(io::ErrorKind::TimedOut.into())),
-    }
-}
-
-/// Looks at the acknowledgement counter, less and less often, until it moved.
-async fn first_acknowledgement(acknowledged: impl Fn() -> bool) {
-    let mut pause = Duration::from_millis(ACKNOWLEDGED_LOOK_MS);
-    while !acknowledged() {
-        sleep(pause).await;
-        pause = (pause * 2).min(ACKNOWLEDGED_LOOK_MAX);
     }
 }

@@ -235,7 +235,7 @@ fn uploads_to_a_provider_that_does_not_read_leave_memory_for_others(driver: Driv
     eventually(|| {
         let (busy, open) = std::mem::take(&mut uploads)
             .into_iter()
-            .partition(has_answer);
+            .partition(Client::has_answer);
         told.extend::<Vec<Client>>(busy);
         uploads = open;
         uploads.len() <= FIT
@@ -255,16 +255,8 @@ fn uploads_to_a_provider_that_does_not_read_leave_memory_for_others(driver: Driv
         let client = gateway.connect();
         client.send(&upload).unwrap();
         other_is_served(&gateway);
-        !has_answer(&client)
+        !client.has_answer()
     }));
-}
-
-fn has_answer(client: &Client) -> bool {
-    let stream = client.wire.stream();
-    stream.set_nonblocking(true).unwrap();
-    let some = stream.peek(&mut [0]).is_ok();
-    stream.set_nonblocking(false).unwrap();
-    some
 }
 
 fn handshakes_with_clients_wait_their_turn(driver: Driver) {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::support::client::{Client, request};
+use crate::support::client::{Client, local};
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::{Wire, eventually};
 use crate::support::on_both_drivers;
@@ -20,10 +20,6 @@ on_both_drivers!(
 
 /// Source ports to try: below those that Linux gives to clients which ask for none (32768 to 60999).
 const PORTS: Range<u16> = 20_000..32_000;
-
-fn local() -> Vec<u8> {
-    request("HEAD", "/", &[], b"")
-}
 
 /// The core that serves a client: its request ids begin with a number of its own.
 fn core_of(client: &mut Client) -> String {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::client::{CHAT, Client, chat, request};
+use crate::support::client::{CHAT, Client, chat, local, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::eventually;
 use crate::support::on_both_drivers;
@@ -14,19 +14,6 @@ on_both_drivers!(
     clients_wait_while_descriptors_are_short,
     idle_upstream_connections_make_way,
 );
-
-/// A request that the gateway answers itself.
-fn local() -> Vec<u8> {
-    request("HEAD", "/", &[], b"")
-}
-
-fn has_answer(client: &Client) -> bool {
-    let stream = client.wire.stream();
-    stream.set_nonblocking(true).unwrap();
-    let some = stream.peek(&mut [0]).is_ok();
-    stream.set_nonblocking(false).unwrap();
-    some
-}
 
 /// Clients that have asked for a local answer.
 fn asking(gateway: &Gateway, count: usize) -> Vec<Client> {
@@ -49,11 +36,11 @@ fn connections_are_lowered_to_what_the_descriptors_allow(driver: Driver) {
     assert!(output.contains("this process may have 200"), "{output}");
     let mut clients = asking(&gateway, CLIENTS);
     // Half of what is left of 200 are for clients; the others wait in the kernel's queue.
-    let answered = |clients: &[Client]| clients.iter().filter(|it| has_answer(it)).count();
+    let answered = |clients: &[Client]| clients.iter().filter(|it| it.has_answer()).count();
     assert!(eventually(|| answered(&clients) >= 60));
     assert!(answered(&clients) <= 100, "{}", answered(&clients));
     // There is a descriptor for a provider for each of them.
-    let (mut open, waiting): (Vec<_>, Vec<_>) = clients.drain(..).partition(has_answer);
+    let (mut open, waiting): (Vec<_>, Vec<_>) = clients.drain(..).partition(Client::has_answer);
     for client in &mut open {
         assert_eq!(client.response("HEAD").unwrap().status, 200);
         client.send(&chat(&[])).unwrap();
@@ -87,7 +74,7 @@ fn clients_wait_while_descriptors_are_short(driver: Driver) {
     assert_eq!(first.exchange("POST", &chat(&[])).status, 200);
     gateway.limit_descriptors(gateway.free_descriptor() + FREE);
     let mut clients = asking(&gateway, CLIENTS);
-    let answered = |clients: &[Client]| clients.iter().filter(|it| has_answer(it)).count();
+    let answered = |clients: &[Client]| clients.iter().filter(|it| it.has_answer()).count();
     assert!(eventually(|| answered(&clients) > 0));
     let before = gateway.cpu_ticks();
     std::thread::sleep(Duration::from_millis(500));
@@ -97,7 +84,7 @@ fn clients_wait_while_descriptors_are_short(driver: Driver) {
     assert!(some < CLIENTS, "all of them were accepted");
     // What is open goes on.
     assert_eq!(first.exchange("HEAD", &local()).status, 200);
-    let (open, waiting): (Vec<_>, Vec<_>) = clients.drain(..).partition(has_answer);
+    let (open, waiting): (Vec<_>, Vec<_>) = clients.drain(..).partition(Client::has_answer);
     drop(open);
     let mut waiting = waiting;
     // Each that closes lets the next one in.
@@ -107,7 +94,7 @@ fn clients_wait_while_descriptors_are_short(driver: Driver) {
             "{} wait",
             waiting.len()
         );
-        let (done, rest) = waiting.into_iter().partition(has_answer);
+        let (done, rest) = waiting.into_iter().partition(Client::has_answer);
         waiting = rest;
         drop::<Vec<_>>(done);
     }

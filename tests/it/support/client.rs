@@ -75,6 +75,15 @@ impl Client {
         }
     }
 
+    /// Whether the first byte of an answer is there.
+    pub(crate) fn has_answer(&self) -> bool {
+        let stream = self.wire.stream();
+        stream.set_nonblocking(true).unwrap();
+        let some = stream.peek(&mut [0]).is_ok();
+        stream.set_nonblocking(false).unwrap();
+        some
+    }
+
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<()> {
         self.wire.send(bytes)
     }
@@ -122,6 +131,11 @@ pub(crate) fn request(method: &str, target: &str, fields: &[&str], body: &[u8]) 
     }
     head.push_str("\r\n");
     [head.as_bytes(), body].concat()
+}
+
+/// A request that the gateway answers itself.
+pub(crate) fn local() -> Vec<u8> {
+    request("HEAD", "/", &[], b"")
 }
 
 /// The ordinary chat request.
