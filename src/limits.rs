@@ -9,6 +9,10 @@ pub const BLOCK_BYTES: usize = 16 * 1024;
 /// and is the most that one upload holds in user memory while it streams.
 pub const WIDE_BLOCK_BYTES: usize = 256 * 1024;
 
+/// Bytes of a write in several pieces up to which they are copied into one: a vectored call costs more
+/// than the copy (docs/benchmarks.md).
+pub const JOINED_WRITE_BYTES: usize = 2 * 1024;
+
 /// Body bytes still expected above which an upload gets a wide block.
 pub const WIDEN_ABOVE_BYTES: u64 = 64 * 1024;
 

@@ -51,6 +51,7 @@ const FORBIDDEN_TO_PURE: &[&str] = &["buf", "clock", "runtime"];
 
 /// External crates and the only modules that may name them.
 const CONTAINED: &[(&str, &[&str])] = &[
+    ("io_uring", &["runtime"]),
     ("monoio", &["runtime"]),
     ("rustix", &["bench", "mock", "runtime"]),
     ("libc", &["runtime"]),

@@ -107,7 +107,9 @@ pub(super) fn decide(
             ) || failure.status() == 400;
             let family = family_of(head, bytes);
             let to_head = head.method.of(bytes) == b"HEAD";
-            let close = unread || !keeps_open(head, bytes);
+            let options = ConnectionOptions::of(&head.fields, bytes);
+            let stays_open = options.is_ok_and(|o| stays_open(core, head.version, &o));
+            let close = unread || !stays_open;
             Decision::Reject {
                 rejection: Rejection {
                     failure,
@@ -143,6 +145,7 @@ fn judge(
     let target = parse_target(method, head.target.of(bytes)).map_err(Failure::Target)?;
     host(head, bytes).map_err(Failure::Host)?;
     let options = ConnectionOptions::of(&head.fields, bytes).map_err(Failure::Framing)?;
+    let stays_open = stays_open(core, head.version, &options);
     let length = request_body(head, bytes).map_err(Failure::Framing)?;
     // A provider that reflects a TRACE (RFC 9110 §9.3.8) would show the client what only it was sent.
     if !method.iter().all(u8::is_ascii_uppercase) || method == b"TRACE" {
@@ -157,7 +160,7 @@ fn judge(
         return Err(Failure::DotSegments);
     }
     if method == b"HEAD" && path == b"/" && length == BodyLength::None {
-        let close = !options.keeps_open(head.version);
+        let close = !stays_open;
         return Ok(Decision::Local(Answer::alive(&id.to_string(), close)));
     }
     let expects_continue = expectation(head, bytes)?;
@@ -172,7 +175,7 @@ fn judge(
     }
     let named_models = core.table.has_models(matched.family);
     if method == b"GET" && matched.is_model_list() && named_models {
-        let close = !keeps_open(head, bytes) || length != BodyLength::None;
+        let close = !stays_open || length != BodyLength::None;
         return Ok(Decision::Local(model_list(core, matched.family, id, close)));
     }
     let content = Content {
@@ -193,7 +196,7 @@ fn judge(
             version: head.version,
             is_head: method == b"HEAD",
             wants_trailers: wants_trailers(head, bytes),
-            keeps_open: keeps_open(head, bytes),
+            keeps_open: stays_open,
         },
         admission,
         route,
@@ -284,10 +287,10 @@ fn is_json(head: &RequestHead, bytes: &[u8]) -> bool {
     media == b"application/json" || media.ends_with(b"+json")
 }
 
-/// HTTP/1.0 clients are answered and closed, whatever they ask for.
-fn keeps_open(head: &RequestHead, bytes: &[u8]) -> bool {
-    head.version == Version::Http11
-        && ConnectionOptions::of(&head.fields, bytes).is_ok_and(|o| o.keeps_open(head.version))
+/// Whether the connection goes on after this exchange. HTTP/1.0 clients are answered and closed, whatever
+/// they ask for, and everybody is while the process stops.
+fn stays_open(core: &Core, version: Version, options: &ConnectionOptions<'_>) -> bool {
+    version == Version::Http11 && !core.stop.is_set() && options.keeps_open(version)
 }
 
 /// RFC 9110 §10.1.1; an expectation of an HTTP/1.0 client is ignored.

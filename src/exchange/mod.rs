@@ -232,7 +232,7 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
             Arrival::Closed => return client.stream.notify_close(),
             Arrival::Failed(failure) => {
                 client.record = Record::begin(core.ids.next());
-                Box::pin(refuse(&mut client, failure)).await
+                Box::pin(refuse(&mut client, failure, false)).await
             }
         };
         client.record.duration = client.record.elapsed();
@@ -277,7 +277,10 @@ async fn drained(client: &mut Client) -> Next {
         Answering::Framed => Next::Cut,
         // An answer of the gateway's own is on its way, and has a length.
         Answering::No if client.record.status != 0 => Next::Cut,
-        Answering::No => refuse(client, Failure::Stopping).await,
+        Answering::No => {
+            let to_head = is_head(client);
+            refuse(client, Failure::Stopping, to_head).await
+        }
     }
 }
 
@@ -298,8 +301,13 @@ async fn opened(generations: &Generations, socket: TcpStream) -> Option<Stream> 
     }
 }
 
-/// Answers bytes that did not become a request.
-async fn refuse(client: &mut Client, failure: Failure) -> Next {
+/// Whether the present request has the method HEAD, whose answer has no body.
+fn is_head(client: &Client) -> bool {
+    client.head.method.of(&client.head_text) == b"HEAD"
+}
+
+/// Answers bytes that did not become a request, or a request that is not served to its end.
+async fn refuse(client: &mut Client, failure: Failure, to_head: bool) -> Next {
     let rejection = Rejection {
         failure,
         family: client
@@ -308,7 +316,7 @@ async fn refuse(client: &mut Client, failure: Failure) -> Next {
             .unwrap_or_else(|| guess_family(client.input.bytes())),
         id: client.record.id,
         close: true,
-        to_head: false,
+        to_head,
     };
     let sent = rejection.send(&client.stream, true, &mut client.record);
     sent.await
@@ -322,7 +330,8 @@ async fn after_panic(core: &Core, client: &mut Client) -> Next {
         client.record.end = EndReason::Internal;
         return Next::Reset;
     }
-    refuse(client, Failure::Internal).await
+    let to_head = is_head(client);
+    refuse(client, Failure::Internal, to_head).await
 }
 
 /// The stages of one exchange, in their order.

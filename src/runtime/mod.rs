@@ -70,15 +70,28 @@ impl fmt::Display for Driver {
 pub fn block_on<F: Future>(driver: Driver, main: F) -> io::Result<F::Output> {
     DRIVER.set(driver);
     Ok(match driver {
-        Driver::IoUring => monoio::RuntimeBuilder::<monoio::IoUringDriver>::new()
-            .enable_timer()
-            .build()?
-            .block_on(main),
+        Driver::IoUring => ring()?.block_on(main),
         Driver::Epoll => monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
             .enable_timer()
             .build()?
             .block_on(main),
     })
+}
+
+type Ring = monoio::Runtime<monoio::time::TimeDriver<monoio::IoUringDriver>>;
+
+/// A ring whose completions wait until this thread asks for them (Linux 6.1), else one that interrupts
+/// it: with peers on other cores each event would cost an interrupt of this one.
+fn ring() -> io::Result<Ring> {
+    let build = |ring| {
+        monoio::RuntimeBuilder::<monoio::IoUringDriver>::new()
+            .uring_builder(ring)
+            .enable_timer()
+            .build()
+    };
+    let mut deferred = io_uring::IoUring::builder();
+    deferred.setup_single_issuer().setup_defer_taskrun();
+    build(deferred).or_else(|_| build(io_uring::IoUring::builder()))
 }
 
 /// Starts a task on this thread's runtime. It ends with the runtime if not before.

@@ -5,7 +5,7 @@
     reason = "lends the runtime's descriptor to system-call wrappers"
 )]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
@@ -20,6 +20,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown};
 
 use crate::clock;
+use crate::limits::JOINED_WRITE_BYTES;
 use crate::runtime::{Accepted, Timer};
 
 type Inner = Rc<monoio::net::TcpStream>;
@@ -30,6 +31,10 @@ pub struct TcpStream {
     inner: Inner,
     reading: RefCell<Side>,
     writing: RefCell<Side>,
+    /// Bytes that the kernel took.
+    written: Cell<u64>,
+    /// What the kernel counted as acknowledged before the first of them.
+    acked_at_start: u64,
 }
 
 /// One direction: its wait in the kernel, and how long a wait may last.
@@ -62,6 +67,8 @@ impl TcpStream {
             inner: Rc::new(inner),
             reading: RefCell::default(),
             writing: RefCell::default(),
+            written: Cell::new(0),
+            acked_at_start: 0,
         }
     }
 
@@ -116,7 +123,9 @@ impl TcpStream {
     pub async fn connect(address: SocketAddr) -> io::Result<Self> {
         let inner = monoio::net::TcpStream::connect_addr(address).await?;
         inner.set_nodelay(true)?;
-        Ok(Self::new(inner))
+        let mut stream = Self::new(inner);
+        stream.acked_at_start = super::tcp_info::bytes_acked(stream.fd())?;
+        Ok(stream)
     }
 
     fn fd(&self) -> BorrowedFd<'_> {
@@ -150,13 +159,26 @@ impl TcpStream {
     /// `WouldBlock` when it takes nothing now, or what the kernel says.
     pub fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-        let mut no_control = SendAncillaryBuffer::default();
-        Ok(rustix::net::sendmsg(
-            self.fd(),
-            parts,
-            &mut no_control,
-            flags,
-        )?)
+        let total = parts.iter().map(|part| part.len()).sum();
+        let mut joined = [0_u8; JOINED_WRITE_BYTES];
+        let count = match joined.get_mut(..total) {
+            Some(joined) => {
+                join(parts, joined);
+                rustix::net::send(self.fd(), joined, flags)?
+            }
+            None => {
+                let mut no_control = SendAncillaryBuffer::default();
+                rustix::net::sendmsg(self.fd(), parts, &mut no_control, flags)?
+            }
+        };
+        self.written.set(self.written.get() + count as u64);
+        Ok(count)
+    }
+
+    /// Bytes that the kernel took over the life of this connection.
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.written.get()
     }
 
     /// Ready when a read would give bytes, the end or an error. The wait stays armed in the kernel
@@ -243,19 +265,29 @@ impl TcpStream {
         let _gone_before = rustix::net::sockopt::set_socket_linger(self.fd(), Some(Duration::ZERO));
     }
 
-    /// Bytes that the peer's kernel has acknowledged over the life of this connection
-    /// (`tcpi_bytes_acked`, RFC 4898 tcpEStatsAppHCThruOctetsAcked, plus one for the SYN).
+    /// How many of the bytes [`Self::written`] the peer's kernel has acknowledged (`tcpi_bytes_acked`,
+    /// RFC 4898 tcpEStatsAppHCThruOctetsAcked, without the SYN); of a connection that this side opened.
     ///
     /// # Errors
     /// What the kernel says.
     pub fn bytes_acked(&self) -> io::Result<u64> {
-        super::tcp_info::bytes_acked(self.fd())
+        let acked = super::tcp_info::bytes_acked(self.fd())?;
+        Ok(acked.saturating_sub(self.acked_at_start))
     }
 }
 
 impl fmt::Debug for TcpStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TcpStream").finish_non_exhaustive()
+    }
+}
+
+/// Copies `parts` one behind the other.
+fn join(parts: &[IoSlice<'_>], mut into: &mut [u8]) {
+    for part in parts {
+        let (here, behind) = into.split_at_mut(part.len().min(into.len()));
+        here.copy_from_slice(part.get(..here.len()).unwrap_or_default());
+        into = behind;
     }
 }
 
@@ -302,6 +334,51 @@ where
             }
             let wait = (self.make)(Rc::clone(&self.inner));
             self.wait.set(Some(wait));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{Driver, block_on, sleep};
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    /// What the peer reads of `pieces`, and how many bytes counted as written and as acknowledged.
+    fn sent(driver: Driver, pieces: &[&[u8]]) -> (Vec<u8>, u64, u64) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let total: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let peer = std::thread::spawn(move || {
+            let (mut socket, _) = listener.accept().unwrap();
+            let mut read = vec![0; total];
+            socket.read_exact(&mut read).unwrap();
+            read
+        });
+        let (written, acked) = block_on(driver, async {
+            let stream = TcpStream::connect(address).await.unwrap();
+            assert_eq!((stream.written(), stream.bytes_acked().unwrap()), (0, 0));
+            let parts: Vec<_> = pieces.iter().map(|piece| IoSlice::new(piece)).collect();
+            assert_eq!(stream.try_write(&parts).unwrap(), total);
+            while stream.bytes_acked().unwrap() < total as u64 {
+                sleep(Duration::from_millis(1)).await;
+            }
+            (stream.written(), stream.bytes_acked().unwrap())
+        })
+        .unwrap();
+        (peer.join().unwrap(), written, acked)
+    }
+
+    #[test]
+    fn pieces_arrive_in_order_and_are_counted_however_long_they_are() {
+        let longest = [b'x'; JOINED_WRITE_BYTES];
+        for driver in [Driver::IoUring, Driver::Epoll] {
+            for middle in [&[][..], b"bc", &longest[..JOINED_WRITE_BYTES - 2], &longest] {
+                let pieces = [b"a", middle, b"", b"z"];
+                let total = middle.len() as u64 + 2;
+                assert_eq!(sent(driver, &pieces), (pieces.concat(), total, total));
+            }
         }
     }
 }

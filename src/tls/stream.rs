@@ -164,6 +164,12 @@ impl Stream {
         self.socket().reset_on_close();
     }
 
+    /// Bytes on the wire that the kernel took: see [`TcpStream::written`].
+    #[must_use]
+    pub fn written(&self) -> u64 {
+        self.socket().written()
+    }
+
     /// Bytes on the wire that the peer's kernel has acknowledged: see [`TcpStream::bytes_acked`].
     ///
     /// # Errors

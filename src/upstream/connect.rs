@@ -1,7 +1,6 @@
 //! Opening a connection, and what is remembered of it while it is used.
 
 use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -78,8 +77,8 @@ pub struct Connection {
     pub stream: Stream,
     /// Whether an earlier exchange already used it: the server may have closed it meanwhile.
     pub reused: bool,
-    /// `tcpi_bytes_acked` before the first byte of this exchange.
-    acked_before: u64,
+    /// Bytes written before the first one of this exchange.
+    written_before: u64,
     /// When it became idle; the time of opening while it was never idle.
     pub(super) idle_since: Instant,
     /// The server's own idle limit, from `Keep-Alive: timeout`.
@@ -94,7 +93,7 @@ impl Connection {
             stream,
             place,
             reused: false,
-            acked_before: 0,
+            written_before: 0,
             idle_since: clock::now(),
             server_limit: None,
         }
@@ -105,14 +104,11 @@ impl Connection {
         self.place
     }
 
-    /// Marks the connection as taken again, and notes what the peer had acknowledged until now.
-    ///
-    /// # Errors
-    /// When the kernel does not say, in which case the connection must not be used.
-    pub(super) fn taken_again(mut self) -> io::Result<Self> {
-        self.acked_before = self.stream.bytes_acked()?;
+    /// Marks the connection as taken again.
+    pub(super) fn taken_again(mut self) -> Self {
+        self.written_before = self.stream.written();
         self.reused = true;
-        Ok(self)
+        self
     }
 
     /// Whether the peer's kernel has acknowledged any byte of this exchange. When in doubt yes.
@@ -121,7 +117,7 @@ impl Connection {
         !self
             .stream
             .bytes_acked()
-            .is_ok_and(|now| now <= self.acked_before)
+            .is_ok_and(|now| now <= self.written_before)
     }
 
     /// How long it was idle, or how old it is if it never was.

@@ -64,9 +64,7 @@ impl Idle {
                 self.died(age);
                 continue;
             }
-            if let Ok(connection) = connection.taken_again() {
-                return Some(connection);
-            }
+            return Some(connection.taken_again());
         }
     }
 

@@ -102,6 +102,8 @@ fn is_refused(address: SocketAddr) -> bool {
     connected.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
 
+const SILENT_HEAD: &[u8] = b"HEAD /v1/files HTTP/1.1\r\nhost: a\r\nx-case: silent\r\n\r\n";
+
 fn running_streams_finish(driver: Driver) {
     const STREAMS: usize = 200;
     let held = Held::start();
@@ -144,8 +146,13 @@ fn what_runs_too_long_ends_visibly(driver: Driver) {
     until_close.wire.stream().peek(&mut [0]).unwrap();
     let mut unanswered = gateway.connect();
     unanswered.send(&chat(&["x-case: silent"])).unwrap();
-    held.origin.wait("all", |log| log.complete().count() == 3);
+    let mut unanswered_head = gateway.connect();
+    unanswered_head.send(SILENT_HEAD).unwrap();
+    held.origin.wait("all", |log| log.complete().count() == 4);
     gateway.tell(Signal::TERM);
+    let answer = unanswered_head.response("HEAD").unwrap();
+    assert_eq!((answer.status, answer.closes()), (503, true));
+    assert_eq!(unanswered_head.wire.ending(), Stop::Fin);
     let answer = unanswered.response("POST").unwrap();
     assert_eq!((answer.status, answer.end.is_clean()), (503, true));
     assert_eq!(answer.gateway_error().unwrap(), "stopping");
@@ -157,9 +164,9 @@ fn what_runs_too_long_ends_visibly(driver: Driver) {
     assert_eq!(answer.end, End::Cut(Stop::Reset), "{answer:#?}");
     assert_eq!(gateway.exit_status().code(), Some(0));
     let lines = gateway.access_lines();
-    assert_eq!(lines.len(), 3);
+    assert_eq!(lines.len(), 4);
     assert!(lines.iter().all(|line| line["end_reason"] == "drained"));
-    let said = "lanegate: stopped: 3 exchanges were ended after 500ms\n";
+    let said = "lanegate: stopped: 4 exchanges were ended after 500ms\n";
     assert!(gateway.output().contains(said));
 }
 
@@ -176,6 +183,16 @@ fn waiting_connections_are_served_and_idle_ones_end(driver: Driver) {
     for client in &waiting {
         client.send(&chat(&["x-case: waiting"])).unwrap();
     }
+    // Nor for these, which the gateway answers itself.
+    let own = [
+        ("HEAD", &b"HEAD / HTTP/1.1\r\nhost: a\r\n\r\n"[..], 200),
+        ("GET", b"GET /nowhere HTTP/1.1\r\nhost: a\r\n\r\n", 404),
+    ];
+    let mut own = own.map(|(method, request, status)| {
+        let client = gateway.connect();
+        client.send(request).unwrap();
+        (client, method, status)
+    });
     settle();
     let has_come =
         |log: &crate::support::origin::Log| log.requests.iter().any(|seen| seen.case_is("waiting"));
@@ -186,6 +203,10 @@ fn waiting_connections_are_served_and_idle_ones_end(driver: Driver) {
         let answer = client.response("POST").unwrap();
         assert_eq!((answer.status, answer.closes()), (200, true));
         assert_eq!(client.wire.ending(), Stop::Fin);
+    }
+    for (client, method, status) in &mut own {
+        let answer = client.response(method).unwrap();
+        assert_eq!((answer.status, answer.closes()), (*status, true));
     }
     held.let_go();
     assert_eq!(running.response("POST").unwrap().body, BOTH);
