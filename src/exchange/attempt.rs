@@ -44,7 +44,7 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
         Ok(next) => next,
         Err(failure) => fail(client, &mut forward, failure).await,
     };
-    client.record.request_bytes = forward.body.received();
+    forward.account(&mut client.record);
     next
 }
 

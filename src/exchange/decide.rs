@@ -18,7 +18,7 @@ use crate::http1::target::{Target, has_dot_segments, parse_target};
 use crate::lane::{Asks, Body, Inspection, Lane, Rigour, choose};
 use crate::local::Answer;
 use crate::observe::{Record, RequestId};
-use crate::peek::Demand;
+use crate::peek::{Demand, Peek};
 use crate::route::{Routed, guess_family, match_path};
 
 /// What is done with a request.
@@ -87,6 +87,14 @@ pub(super) struct Forward {
     pub(super) reservation: Option<Reservation>,
     /// The right to ask for more, for a body of unknown length.
     pub(super) grower: Option<Grower>,
+}
+
+impl Forward {
+    /// Notes how much of the body came, and what was known of it.
+    pub(super) fn account(&self, record: &mut Record) {
+        record.request_bytes = self.body.received();
+        record.seen = self.body.facts().map(Peek::seen);
+    }
 }
 
 /// Decides from the head, whose text is `bytes`, and notes in `record` who sent it.

@@ -246,7 +246,7 @@ pub(super) fn absorb(client: &mut Client, forward: &mut Forward) -> Result<(), G
 
 /// Ends an exchange whose body did not arrive as promised.
 pub(super) async fn ended(client: &mut Client, forward: &Forward, end: GatherEnd) -> Next {
-    client.record.request_bytes = forward.body.received();
+    forward.account(&mut client.record);
     match end {
         // Nothing went upstream, and nobody is left to tell.
         GatherEnd::ClientGone => {

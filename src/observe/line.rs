@@ -1,11 +1,13 @@
 //! The access log: one JSON object a line.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::observe::Record;
+use crate::peek::{Fact, Seen, StreamFlag};
 
 /// A record as it is written. Keys are only ever added; times are milliseconds since the head of the
 /// request was complete.
@@ -31,12 +33,53 @@ struct Line<'a> {
     first_byte_ms: Option<f64>,
     duration_ms: f64,
     end_reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<Body>,
+}
+
+/// What was known of the body: no value of it, save whether it asked for a stream.
+#[derive(Debug, Serialize)]
+struct Body {
+    scanned_bytes: u64,
+    complete: bool,
+    stream: &'static str,
+    facts: BTreeMap<&'static str, &'static str>,
+    tools: u32,
+    repeated: Vec<&'static str>,
+}
+
+impl Body {
+    fn of(seen: Seen) -> Self {
+        Self {
+            scanned_bytes: seen.bytes,
+            complete: seen.closed,
+            stream: match seen.stream {
+                Fact::Found(StreamFlag::True) => "true",
+                Fact::Found(StreamFlag::False) => "false",
+                Fact::Found(StreamFlag::Other) | Fact::BeyondBound => "other",
+                Fact::Absent => "absent",
+                Fact::NotYet => "not_yet",
+            },
+            facts: seen.facts().collect(),
+            tools: seen.tools,
+            repeated: seen.repeated.iter().map(|key| key.as_str()).collect(),
+        }
+    }
 }
 
 /// Appends the line of `record`, which ended at `time` since the Unix epoch.
 pub(super) fn write(record: &Record, time: Duration, out: &mut Vec<u8>) {
+    append(line(record, time, None), out);
+}
+
+/// Appends the same with what was known of the body.
+pub(super) fn explain(record: &Record, time: Duration, out: &mut Vec<u8>) {
+    append(line(record, time, record.seen.map(Body::of)), out);
+}
+
+fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
     let to = record.to.as_ref();
-    let line = Line {
+    Line {
         time: timestamp(time),
         request_id: record.id.to_string(),
         client: record.client.as_deref(),
@@ -63,7 +106,11 @@ pub(super) fn write(record: &Record, time: Duration, out: &mut Vec<u8>) {
         first_byte_ms: record.first_byte.map(milliseconds),
         duration_ms: milliseconds(record.duration),
         end_reason: record.end.as_str(),
-    };
+        body,
+    }
+}
+
+fn append(line: Line<'_>, out: &mut Vec<u8>) {
     let whole = out.len();
     // Only a map with keys that are no strings could fail, and there is none.
     if serde_json::to_writer(&mut *out, &line).is_err() {

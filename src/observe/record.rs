@@ -10,6 +10,7 @@ use crate::clock;
 use crate::dialect::{Dialect, Family};
 use crate::lane::Decline;
 use crate::observe::EndReason;
+use crate::peek::Seen;
 
 /// The id of one exchange, in its response head and in every record of it: `req_`, 16 hexadecimal
 /// digits of its core's start, 8 or more that count.
@@ -121,6 +122,8 @@ pub struct Record {
     pub status: u16,
     /// The gateway's own word for a failure that it answered, as in `x-lanegate-error`.
     pub error: Option<&'static str>,
+    /// What was known of its body, where that was read.
+    pub seen: Option<Seen>,
     /// Bytes of the request body that came, without framing.
     pub request_bytes: u64,
     /// Bytes that the client took of the response, head and framing included.
@@ -162,6 +165,7 @@ impl Record {
             to: None,
             status: 0,
             error: None,
+            seen: None,
             request_bytes: 0,
             response_bytes: 0,
             attempts: 0,

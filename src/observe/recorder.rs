@@ -73,7 +73,8 @@ impl Observer {
         self.kept.unwritten.load(Ordering::Relaxed)
     }
 
-    /// The record with this id, if it is among the last [`EXPLAINED_RECORDS`], as its access line.
+    /// The record with this id, if it is among the last [`EXPLAINED_RECORDS`], as its access line
+    /// with what was known of the body.
     #[must_use]
     pub fn explained(&self, id: &str) -> Option<Vec<u8>> {
         let last = self
@@ -83,7 +84,7 @@ impl Observer {
             .unwrap_or_else(PoisonError::into_inner);
         let (time, record) = last.iter().rev().find(|(_, r)| r.id.to_string() == id)?;
         let mut out = Vec::new();
-        line::write(record, *time, &mut out);
+        line::explain(record, *time, &mut out);
         Some(out)
     }
 }

@@ -21,6 +21,7 @@ mod key;
 pub mod naive;
 mod place;
 mod report;
+mod seen;
 mod user_text;
 
 pub use crate::limits::{
@@ -28,6 +29,7 @@ pub use crate::limits::{
 };
 pub use key::{KeySet, TopKey};
 pub use report::report;
+pub use seen::Seen;
 pub use user_text::{LastUserText, TextReader};
 
 use std::fmt;
@@ -135,6 +137,15 @@ impl Demand {
     pub const USER_ID: Self = Self(1 << 5);
     /// All of them.
     pub const ALL: Self = Self((1 << 6) - 1);
+
+    /// Those that are read for, with the word for each; the stream flag is always known.
+    const NAMED: [(&'static str, Self); 5] = [
+        ("model", Self::MODEL),
+        ("last_user_text", Self::USER_TEXT),
+        ("tool_names", Self::TOOL_NAMES),
+        ("session_fields", Self::SESSION_FIELDS),
+        ("metadata.user_id", Self::USER_ID),
+    ];
 
     /// Whether every fact of `other` is demanded.
     #[must_use]

@@ -124,6 +124,9 @@ fn an_exchange_is_explained(driver: Driver) {
         "\"route\":\"passthrough\"".to_owned(),
         "\"provider\":\"openai-origin\"".to_owned(),
         "\"end_reason\":\"complete\"".to_owned(),
+        "\"body\":{".to_owned(),
+        "\"complete\":true".to_owned(),
+        "\"stream\":\"absent\"".to_owned(),
     ] {
         assert!(explained.contains(&part), "{part} in {explained}");
     }
