@@ -24,9 +24,8 @@ export function claims(scope = globalThis, now = () => performance.now()) {
 }
 
 class Claims {
-  // callID: when its command ended, or Infinity while it runs.
+  // call: { over: when its command ended, Infinity while it runs; reported: whether somebody has claimed it }
   #calls = new BoundedMap(CLAIMS_MAX)
-  #reported = new BoundedMap(CLAIMS_MAX)
   #gateways = new Set()
   #unwatched
   #scope
@@ -39,22 +38,21 @@ class Claims {
     this.fetch = (...request) => (this.#unwatched ?? scope.fetch)(...request)
   }
 
-  /** A test command starts. */
-  started(callID) {
-    this.#calls.set(callID, Infinity)
+  /** A test command starts. Some models number their calls from 0 in every answer, so this may be an old name. */
+  started(call) {
+    this.#calls.set(call, { over: Infinity, reported: false })
   }
 
   /** A test command is over that has no report. */
-  ended(callID) {
-    this.#calls.set(callID, this.#now())
+  ended(call) {
+    this.#calls.set(call, { over: this.#now(), reported: this.#calls.get(call)?.reported ?? false })
   }
 
   /** A test command has ended; true for the first who says so, who is to report it. */
-  claim(callID) {
-    this.ended(callID)
-    if (this.#reported.has(callID)) return false
-    this.#reported.set(callID, true)
-    return true
+  claim(call) {
+    const reported = this.#calls.get(call)?.reported ?? false
+    this.#calls.set(call, { over: this.#now(), reported: true })
+    return !reported
   }
 
   /** Holds back what others report to this gateway about claimed calls. */
@@ -89,7 +87,7 @@ class Claims {
 
   #isShadowed() {
     const since = this.#now() - SHADOW_MS
-    for (const ended of this.#calls.values()) if (ended >= since) return true
+    for (const { over } of this.#calls.values()) if (over >= since) return true
     return false
   }
 }

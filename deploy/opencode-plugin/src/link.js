@@ -19,7 +19,7 @@ export class Link {
   #say
   #now
   #said = new Set()
-  // callID: { sessionID, kind, at }
+  // call: { sessionID, kind, at }
   #running = new BoundedMap(CALLS_MAX)
   #sawEnd = false
 
@@ -32,6 +32,11 @@ export class Link {
     this.#now = now
     for (const complaint of settings.complaints) this.#once(complaint)
     if (this.#reports() && settings.onlyReporter) claims.holdBackOthers(settings.gateway)
+  }
+
+  /** A session was made; `session` is opencode's record of it. */
+  sessionMade(session) {
+    this.#parents.learn(session)
   }
 
   /** A model request is about to be sent; `main` if it is a step of the agent and no title or summary. */
@@ -52,8 +57,9 @@ export class Link {
   toolStarted({ tool, sessionID, callID, input }) {
     try {
       const kind = this.#reports() ? testKindOf(tool, input) : null
-      if (kind !== null) this.#claims.started(callID)
-      this.#running.set(callID, { sessionID, kind, at: this.#now() })
+      const call = nameOf(sessionID, callID)
+      if (kind !== null) this.#claims.started(call)
+      this.#running.set(call, { sessionID, kind, at: this.#now() })
     } catch {
       this.#once("a tool call could not be followed")
     }
@@ -63,15 +69,16 @@ export class Link {
   async toolEnded({ tool, sessionID, callID, input, exitCode }) {
     try {
       this.#sawEnd = true
-      const start = this.#running.get(callID)
-      this.#running.delete(callID)
+      const call = nameOf(sessionID, callID)
+      const start = this.#running.get(call)
+      this.#running.delete(call)
       // As it was started, before another hook could rewrite the command.
       const kind = start?.kind ?? testKindOf(tool, input)
       if (!this.#reports() || kind === null) return
       const milliseconds = start === undefined ? undefined : this.#now() - start.at
       const report = reportOf({ conversation: sessionID, kind, exitCode, milliseconds })
-      if (report === null) return this.#claims.ended(callID)
-      if (!this.#claims.claim(callID)) return
+      if (report === null) return this.#claims.ended(call)
+      if (!this.#claims.claim(call)) return
       const trouble = await post(this.#claims.fetch, this.#settings, report)
       if (trouble !== null) this.#once(trouble)
     } catch {
@@ -87,10 +94,10 @@ export class Link {
   // told, this opencode declares the event and does not fire it. A refused or failed call has no end either, so
   // this is said of a process only where no call at all has had one.
   #lookForLostEnds(sessionID) {
-    for (const [callID, call] of this.#running) {
-      if (call.sessionID !== sessionID) continue
-      this.#running.delete(callID)
-      if (call.kind !== null) this.#claims.ended(callID)
+    for (const [call, start] of this.#running) {
+      if (start.sessionID !== sessionID) continue
+      this.#running.delete(call)
+      if (start.kind !== null) this.#claims.ended(call)
       if (!this.#sawEnd && this.#reports()) {
         this.#once("a tool call started and opencode told no end of it; if this stays so, no outcome is reported")
       }
@@ -107,4 +114,9 @@ export class Link {
       // As above.
     }
   }
+}
+
+// Models choose the ids of their calls, and two sessions may have the same.
+function nameOf(sessionID, callID) {
+  return `${sessionID} ${callID}`
 }

@@ -10,7 +10,10 @@ export const REPORT_MS_MAX = 1000
 const DURATION_MS_MAX = 24 * 3600 * 1000
 
 // Exit codes with which a runner says that it did not get to run tests: bad usage, nothing collected, a crash.
-const OWN_ERRORS = new Map([["pytest", new Set([2, 3, 4, 5])]])
+const OWN_ERRORS = new Map([
+  ["pytest", new Set([2, 3, 4, 5])],
+  ["unittest", new Set([5])],
+])
 // Of the shell and of `timeout`: not found, not executable, out of time. From 129 on: ended by a signal.
 const SHELL_ERRORS = new Set([124, 125, 126, 127])
 const SIGNAL_BASE = 128

@@ -1,5 +1,6 @@
-// Which session started which. opencode is asked once for each session and the answer kept, since a session never
-// changes its parent. A request waits for the answer only so long, and goes without a parent if there is none.
+// Which session started which. Learnt when a session is made, where the interface tells of that; else opencode is
+// asked once for each session. Either is kept, since a session never changes its parent. A request waits for the
+// answer only so long, and goes without a parent if there is none.
 
 import { BoundedMap, within } from "./bounded.js"
 
@@ -15,6 +16,12 @@ export class Parents {
   /** `lookup(sessionID)` gives a promise of opencode's record of a session. */
   constructor(lookup) {
     this.#lookup = lookup
+  }
+
+  /** Takes over opencode's record of a session, as `lookup` would give it. */
+  learn(session) {
+    if (typeof session?.id !== "string") return
+    this.#known.set(session.id, { asked: 0, answer: Promise.resolve(session.parentID ?? undefined) })
   }
 
   /** Id of the session's parent; undefined if it has none or if that could not be learned in time. */

@@ -43,9 +43,10 @@ const cargo = (words) => {
   const own = words[0]?.startsWith("+") ? words.slice(1) : words
   return ["t", "test"].includes(own[0]) || (own[0] === "nextest" && own[1] === "run")
 }
-const python = (words) => words[0] === "-m" && ["nose2", "pytest", "unittest"].includes(words[1])
+const PYTHON_MODULES = ["nose2", "pytest", "unittest"]
+const python = { kind: (words) => words[1], runs: (words) => words[0] === "-m" && PYTHON_MODULES.includes(words[1]) }
 
-/** Program, as its file is called: its kind in the report, and whether its arguments make it a run of tests. */
+/** Program, as its file is called: its kind in the report, if need be by its arguments, and whether its arguments make it a run of tests. */
 export const RUNNERS = new Map([
   ["ava", { kind: "ava", runs: always }],
   ["bun", { kind: "bun", runs: scriptOrBare }],
@@ -71,8 +72,8 @@ export const RUNNERS = new Map([
   ["pnpm", { kind: "pnpm", runs: scriptOrBare }],
   ["py.test", { kind: "pytest", runs: always }],
   ["pytest", { kind: "pytest", runs: always }],
-  ["python", { kind: "pytest", runs: python }],
-  ["python3", { kind: "pytest", runs: python }],
+  ["python", python],
+  ["python3", python],
   ["rspec", { kind: "rspec", runs: always }],
   ["swift", { kind: "swift", runs: first("test") }],
   ["tox", { kind: "tox", runs: always }],
@@ -127,7 +128,8 @@ function kindOf(words) {
   const runner = RUNNERS.get(programName(own[0]))
   const rest = own.slice(1)
   if (runner === undefined || rest.some((word) => NO_RUN.has(word))) return null
-  return runner.runs(rest) ? runner.kind : null
+  if (!runner.runs(rest)) return null
+  return typeof runner.kind === "function" ? runner.kind(rest) : runner.kind
 }
 
 function withoutAssignments(words) {

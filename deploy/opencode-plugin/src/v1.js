@@ -19,6 +19,10 @@ export async function server(context, options) {
     say: (message) => context.client.app.log({ body: { service: SERVICE, level: "warn", message } }),
   })
   return {
+    event: async (input) => {
+      const { type, properties } = input?.event ?? {}
+      if (type === "session.created") link.sessionMade(properties?.info)
+    },
     "chat.headers": async (input, output) => {
       const agent = input?.agent
       await link.request({

@@ -29,6 +29,11 @@ test("1.x: hooks stamp a request and report a test command", async (t) => {
   const model = { api: { url: "https://api.example.org" } }
   await hooks["chat.headers"]({ sessionID: "ses_1", agent: "plan", model, provider: { options: {} } }, other)
   assert.deepEqual([other.headers, asked], [{}, ["ses_1"]])
+  const made = { type: "session.created", properties: { info: { id: "ses_2", parentID: "ses_1" } } }
+  await hooks.event({ event: made })
+  const child = { headers: {} }
+  await hooks["chat.headers"]({ sessionID: "ses_2", agent: "plan", provider }, child)
+  assert.deepEqual([child.headers["X-Router-Parent"], asked], ["ses_1", ["ses_1"]])
 
   const input = { tool: "bash", sessionID: "ses_1", callID: "v1-call" }
   const args = { command: "pytest", description: "Runs tests" }

@@ -118,6 +118,19 @@ test("two copies of the plugin in one process make one report", async (t) => {
   assert.equal(gateway.requests.length, 1)
 })
 
+test("equal ids of calls in two sessions, or later in one, are different calls", async (t) => {
+  const gateway = await gatewayFor(t)
+  const { link } = linkTo(gateway)
+  const other = { ...call("c1", "ls", 0), sessionID: "ses_2" }
+  link.toolStarted(call("c1", "cargo test", 0))
+  link.toolStarted(other)
+  await link.toolEnded(other)
+  await link.toolEnded(call("c1", "cargo test", 0))
+  await run(link, "c1", "cargo test", 0)
+  const reports = gateway.requests.map(({ body }) => JSON.parse(body))
+  assert.deepEqual(reports.map(({ duration_ms }) => typeof duration_ms), ["number", "number"])
+})
+
 test("the report of another plugin about the same command is held back, before and after", async (t) => {
   const gateway = await gatewayFor(t)
   let time = 0

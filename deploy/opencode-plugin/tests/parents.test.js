@@ -15,6 +15,14 @@ test("each session is looked up once, also by requests at the same time", async 
   assert.deepEqual(asked, ["child", "root"])
 })
 
+test("a session whose making was told of is not looked up", async () => {
+  const parents = new Parents(() => assert.fail("asked"))
+  parents.learn({ id: "child", parentID: "root" })
+  parents.learn({ id: "root" })
+  for (const record of [undefined, null, {}, { id: 5 }]) parents.learn(record)
+  assert.deepEqual([await parents.of("child"), await parents.of("root")], ["root", undefined])
+})
+
 test("a slow answer is not waited for and serves the next request", async () => {
   let answer
   const parents = new Parents(() => new Promise((resolve) => { answer = resolve }))

@@ -22,7 +22,7 @@ test("test commands are known by program and arguments", () => {
     ["bun test", "bun"],
     ["pytest -q tests/test_x.py::test_a", "pytest"],
     ["python3.12 -m pytest", "pytest"],
-    ["python -m unittest discover", "pytest"],
+    ["python -m unittest discover", "unittest"],
     [".venv/bin/pytest", "pytest"],
     ["go test ./...", "go"],
     ["npx jest", "jest"],
