@@ -7,7 +7,8 @@
 
 The recorder is what opencode and the plugin take for the gateway, so that the identity fields are seen before the
 gateway takes them off. One run has a main agent and two helpers at once; one helper runs a test command that
-fails. With `--outcomes` the gateway has to record its report. README.md in this folder says what has to hold. Prints a line for each check, and ends with 1 if one failed.
+fails. With `--outcomes` the gateway has to record its report. README.md in this folder says what has to hold.
+Prints a line for each check, and ends with 1 if one failed.
 """
 
 import json

@@ -44,9 +44,12 @@ const cargo = (words) => {
   return ["t", "test"].includes(own[0]) || (own[0] === "nextest" && own[1] === "run")
 }
 const PYTHON_MODULES = ["nose2", "pytest", "unittest"]
-const python = { kind: (words) => words[1], runs: (words) => words[0] === "-m" && PYTHON_MODULES.includes(words[1]) }
+const python = {
+  kind: (words) => words[1],
+  runs: (words) => words[0] === "-m" && PYTHON_MODULES.includes(words[1]),
+}
 
-/** Program, as its file is called: its kind in the report, if need be by its arguments, and whether its arguments make it a run of tests. */
+/** Program, as its file is called: its kind in the report, and whether its arguments make it a run of tests. */
 export const RUNNERS = new Map([
   ["ava", { kind: "ava", runs: always }],
   ["bun", { kind: "bun", runs: scriptOrBare }],
