@@ -250,7 +250,11 @@ impl Failure {
             Self::MemoryExhausted => {
                 "the gateway is short of memory for large requests; try again".into()
             }
-            Self::NoRoute => "no API answers on this path".into(),
+            Self::NoRoute => {
+                "no API answers on this path; expected one /v1/ and what follows it, at the start or \
+                 behind /openai or /anthropic"
+                    .into()
+            }
             Self::NoProvider => "no default provider is configured for this API".into(),
             Self::HeadTimeout => "the request head did not arrive in time".into(),
             Self::BodyTimeout => "the request body stopped arriving".into(),

@@ -188,7 +188,7 @@ fn judge(
     }
     let content = Content {
         dialect: matched.dialect().filter(|_| method == b"POST"),
-        json: is_json(head, bytes),
+        json: may_be_json(head, bytes),
         codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
         length,
     };
@@ -287,12 +287,24 @@ fn read_for(
     }
 }
 
-/// Whether the body says that it is JSON (RFC 8259 §11, RFC 6839 §3.1).
-fn is_json(head: &RequestHead, bytes: &[u8]) -> bool {
-    let value = field(&head.fields, bytes, "content-type").unwrap_or_default();
+/// Whether the body may be JSON: it says so (RFC 8259 §11, RFC 6839 §3.1), or says nothing, or what a
+/// command-line client says of any body that it was not told about. Its first byte tells the rest.
+fn may_be_json(head: &RequestHead, bytes: &[u8]) -> bool {
+    let Some(value) = field(&head.fields, bytes, "content-type") else {
+        return true;
+    };
     let media = value.split(|byte| *byte == b';').next().unwrap_or_default();
-    let media = media.trim_ascii().to_ascii_lowercase();
-    media == b"application/json" || media.ends_with(b"+json")
+    let media = media.trim_ascii();
+    let ending = media.len().saturating_sub(b"+json".len());
+    [
+        &b"application/json"[..],
+        b"application/x-www-form-urlencoded",
+    ]
+    .iter()
+    .any(|known| media.eq_ignore_ascii_case(known))
+        || media
+            .get(ending..)
+            .is_some_and(|end| end.eq_ignore_ascii_case(b"+json"))
 }
 
 /// Whether the connection goes on after this exchange. HTTP/1.0 clients are answered and closed, whatever

@@ -42,6 +42,9 @@ impl Matched<'_> {
 
 /// Finds the family that answers on a path (raw bytes, without query). `anthropic_client` is
 /// whether the request carries `anthropic-version`, which decides for `/v1/models` alone.
+///
+/// None also where the version stands twice: no API has such a path, and a client whose base URL has one
+/// `/v1` too many would be sent to whoever takes what is left over.
 #[must_use]
 pub fn match_path(path: &[u8], anthropic_client: bool) -> Option<Matched<'_>> {
     for (prefix, family) in [
@@ -50,6 +53,7 @@ pub fn match_path(path: &[u8], anthropic_client: bool) -> Option<Matched<'_>> {
     ] {
         match path.strip_prefix(prefix) {
             Some([]) => return Some(Matched { family, path: b"/" }),
+            Some(tail) if tail.starts_with(b"/v1/v1/") => return None,
             Some(tail @ [b'/', ..]) => return Some(Matched { family, path: tail }),
             Some(_) | None => {}
         }
@@ -57,6 +61,7 @@ pub fn match_path(path: &[u8], anthropic_client: bool) -> Option<Matched<'_>> {
     let tail = path.strip_prefix(b"/v1/")?;
     let first = tail.split(|byte| *byte == b'/').next().unwrap_or_default();
     let family = match first {
+        b"v1" => return None,
         b"messages" => Family::Anthropic,
         b"models" if anthropic_client => Family::Anthropic,
         _ => Family::OpenAi,
@@ -87,7 +92,7 @@ mod tests {
 
     #[test]
     fn paths_and_their_families() {
-        let cases: [Case; 14] = [
+        let cases: [Case; 17] = [
             (
                 "/v1/chat/completions",
                 false,
@@ -126,6 +131,9 @@ mod tests {
             ("/", false, None),
             ("//evil.test/v1/chat/completions", false, None),
             ("/v2/chat", false, None),
+            ("/v1/v1/messages", false, None),
+            ("/openai/v1/v1/responses", false, None),
+            ("/anthropic/v1/v1/messages", false, None),
         ];
         for (path, anthropic, expected) in cases {
             let found = match_path(path.as_bytes(), anthropic);

@@ -8,6 +8,7 @@ use crate::observe::Scene;
 use crate::server::assemble::Share;
 use crate::server::publish::Published;
 use crate::server::reload::{Control, ReloadError};
+use crate::server::report;
 use crate::server::told_to_stop;
 
 /// The process as operators see it.
@@ -60,7 +61,13 @@ impl Operations for Operated {
     }
 
     fn reload(&self) -> Result<Reloaded, NotReloaded> {
-        match self.control.reload() {
+        let reloaded = self.control.reload();
+        // The log has all reloads, whoever asked.
+        match &reloaded {
+            Ok(done) => report(&done.to_string()),
+            Err(error) => report(&error.to_string()),
+        }
+        match reloaded {
             Ok(report) => Ok(Reloaded {
                 generation: report.generation,
                 waiting: report.waiting,

@@ -573,6 +573,7 @@ fn a_reload_is_asked_for_over_http(driver: Driver) {
     let done = post("/admin/reload");
     assert_eq!(done.status, 200);
     assert_eq!(text(&done), "{\"generation\":2,\"needs_restart\":[]}\n");
+    gateway.said("lanegate: generation 2 is in force\n");
     gateway.configure(&setup(driver, &origin).with("log: { access: none }"));
     assert_eq!(
         text(&post("/admin/reload")),
@@ -586,6 +587,7 @@ fn a_reload_is_asked_for_over_http(driver: Driver) {
         "{}",
         text(&refused)
     );
+    gateway.said("lanegate: not reloaded, nothing changed:\n");
     assert_eq!(scrape(admin).count("lanegate_config_generation"), 3);
     still_serves(&gateway);
 }

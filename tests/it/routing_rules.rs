@@ -395,13 +395,15 @@ fn other_paths_are_routed_by_the_model_of_a_json_body(driver: Driver) {
     let mut client = gateway.connect();
     let body = r#"{"input":["a","b"],"model":"embed-3"}"#;
     for kind in [
-        "application/json",
-        "Application/JSON; charset=utf-8",
-        "application/x+json",
+        "Content-Type: application/json",
+        "Content-Type: Application/JSON; charset=utf-8",
+        "Content-Type: application/x+json",
+        // What curl says unless it is told otherwise, and nothing.
+        "Content-Type: application/x-www-form-urlencoded",
+        "X-No-Type: 1",
     ] {
         mapped.forget();
-        let fields = [format!("Content-Type: {kind}")];
-        let asked = request("POST", "/v1/embeddings", &[&fields[0]], body.as_bytes());
+        let asked = request("POST", "/v1/embeddings", &[kind], body.as_bytes());
         let answer = client.exchange("POST", &asked);
         assert_eq!(answer.status, 200, "{kind}: {answer:#?}");
         let expected = body.replace("embed-3", "org/embed-3");
@@ -410,6 +412,18 @@ fn other_paths_are_routed_by_the_model_of_a_json_body(driver: Driver) {
     let answer = post(&mut client, "/v1/embeddings", body_of("another").as_bytes());
     assert_eq!(answer.status, 200, "{answer:#?}");
     assert_eq!(last(&default).body, body_of("another").as_bytes());
+    for (kind, body) in [
+        ("Content-Type: text/plain", body),
+        (
+            "Content-Type: application/x-www-form-urlencoded",
+            "model=embed-3",
+        ),
+        ("X-No-Type: 1", "--part\r\nmodel: embed-3"),
+    ] {
+        let asked = request("POST", "/v1/embeddings", &[kind], body.as_bytes());
+        assert_eq!(client.exchange("POST", &asked).status, 200, "{kind}");
+        assert_eq!(last(&default).body, body.as_bytes(), "{kind}");
+    }
     // OpenAI's Python client puts `input` first.
     let long = body.replace(r#""a""#, &format!(r#""{}""#, "a".repeat(2 << 20)));
     let opening = head(
@@ -435,7 +449,7 @@ fn other_paths_are_routed_by_the_model_of_a_json_body(driver: Driver) {
         assert_eq!(answer.status, 200, "{answer:#?}");
         assert_eq!(last(&mapped).body_bytes, long.len() + "org/".len());
     }
-    assert_eq!(count(&default), 1);
+    assert_eq!(count(&default), 4);
 }
 
 fn other_paths_take_any_body_to_the_default(driver: Driver) {
