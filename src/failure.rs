@@ -58,6 +58,8 @@ pub enum Failure {
     ModelTooLong,
     /// No provider takes this model.
     UnknownModel,
+    /// The query does not ask what this path answers.
+    Question,
     /// The body would have to be read, and its content coding is none that can be.
     ContentCoding(Decline),
     /// The body is not one stream in its content coding, or decodes to something beyond bounds.
@@ -113,6 +115,7 @@ impl Failure {
             | Self::TrailingSpace
             | Self::Coding(_)
             | Self::NoModel
+            | Self::Question
             | Self::ModelTooLong => 400,
             Self::Unauthorized(_) => 401,
             Self::Exceeded(_) => 429,
@@ -168,6 +171,7 @@ impl Failure {
             Self::NoModel => "no_model",
             Self::ModelTooLong => "model_too_long",
             Self::UnknownModel => "unknown_model",
+            Self::Question => "malformed_query",
             Self::ContentCoding(_) => "content_coding",
             Self::Coding(CodingError::Ratio | CodingError::Window | CodingError::TooLong) => {
                 "coding_beyond_bounds"
@@ -254,6 +258,9 @@ impl Failure {
                 "no API answers on this path; expected one /v1/ and what follows it, at the start or \
                  behind /openai or /anthropic"
                     .into()
+            }
+            Self::Question => {
+                "expected ?dialect=D&model=M, each once; D is chat, messages or responses".into()
             }
             Self::NoProvider => "no default provider is configured for this API".into(),
             Self::HeadTimeout => "the request head did not arrive in time".into(),

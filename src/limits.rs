@@ -100,6 +100,16 @@ pub const MODEL_BYTES_MAX: usize = 256;
 /// field). Claude Code's `user_id` is a JSON text of about 200 bytes.
 pub const SESSION_FIELD_BYTES_MAX: usize = 1024;
 
+/// Longest wait of `lanegate probe` for a connection, and again for each read, milliseconds: a switch
+/// is answered at once, and a model that was asked instead within this or never mind.
+pub const PROBE_WAIT_MS: u64 = 60_000;
+
+/// Bytes of an answer that `lanegate probe` reads.
+pub const PROBE_ANSWER_BYTES: u64 = 1024 * 1024;
+
+/// Locks among which the entries of the switch dictionary are spread (per process).
+pub const SWITCH_SHARDS: usize = 16;
+
 /// Bytes of a tool's name, decoded (per tool); providers allow 64 to 128.
 pub const TOOL_NAME_BYTES_MAX: usize = 128;
 

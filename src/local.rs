@@ -39,7 +39,12 @@ impl Answer {
             Family::OpenAi => openai_models(names),
             Family::Anthropic => anthropic_models(names),
         };
-        let body = list.to_string();
+        Self::json(&list.to_string(), request_id, close)
+    }
+
+    /// A JSON text.
+    #[must_use]
+    pub fn json(body: &str, request_id: &str, close: bool) -> Self {
         let mut bytes = Vec::with_capacity(body.len() + 256);
         emit::status_line(&mut bytes, 200, b"OK");
         emit::field(&mut bytes, b"content-type", b"application/json");

@@ -9,10 +9,12 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use lanegate::bench;
-use lanegate::config::{self, Config, ConfigError, Driver, Workers};
+use lanegate::config::{self, BaseUrl, Config, ConfigError, Driver, Workers};
 use lanegate::dialect::Dialect;
 use lanegate::mock;
+use lanegate::probe::{self, Outcome, Question};
 use lanegate::server::Reread;
+use lanegate::switch::Switch;
 
 /// Where a gateway without a configuration listens.
 const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
@@ -51,6 +53,10 @@ enum Command {
     },
     /// Run the scripted provider that stands in for real ones
     Mock(Mock),
+    /// Ask a running gateway where a request would go, or for a new session, as a person would by typing
+    /// --who? or --newsession. Exit code 0: it answered; 1: it is not answered there, and may have
+    /// reached a provider; 2: no answer
+    Probe(Probe),
     /// Ask targets the same request again and again, and measure them
     Bench(Box<bench::Arguments>),
 }
@@ -92,6 +98,32 @@ struct Mock {
     script: String,
 }
 
+#[derive(Args)]
+struct Probe {
+    /// What is asked
+    #[arg(value_parser = ["who", "newsession"])]
+    what: String,
+    /// The API that the client speaks
+    #[arg(long, value_parser = ["chat", "messages", "responses"])]
+    dialect: String,
+    /// The model that the client asks for
+    #[arg(long)]
+    model: String,
+    /// The session of the client
+    #[arg(long)]
+    session: Option<String>,
+    /// Where the gateway is
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    url: String,
+    /// Environment variable with the client's key
+    #[arg(long)]
+    key_env: Option<String>,
+}
+
+/// Exit codes of `probe` beside success.
+const FORWARDED: u8 = 1;
+const NO_ANSWER: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -110,6 +142,7 @@ fn main() -> ExitCode {
         Command::Check { config } => check(&config),
         Command::Mock(options) => mock(options),
         Command::Peek { dialect } => peek(&dialect),
+        Command::Probe(options) => ask(options),
         Command::Bench(arguments) => measure(&arguments),
     }
 }
@@ -135,6 +168,7 @@ fn serve(options: Serve) -> ExitCode {
     if let Err(error) = override_with(&options, &mut config) {
         return failed(USAGE, &error.to_string());
     }
+    warn(&config);
     if provider.is_some() {
         say("no configuration given: serving in front of the built-in mock provider");
     }
@@ -149,6 +183,7 @@ fn reread(options: Serve) -> Option<Reread> {
     let path = options.config.clone()?;
     Some(Box::new(move || {
         let mut config = config::load(&path)?;
+        warn(&config);
         override_with(&options, &mut config)?;
         Ok(config)
     }))
@@ -173,6 +208,7 @@ fn override_with(options: &Serve, config: &mut Config) -> Result<(), ConfigError
 fn check(path: &std::path::Path) -> ExitCode {
     match config::load(path) {
         Ok(config) => {
+            warn(&config);
             say(config.effective_yaml().trim_end());
             if let Some(shortage) = lanegate::server::shortage(&config) {
                 say(&format!("# {shortage}"));
@@ -194,6 +230,44 @@ fn peek(dialect: &str) -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => failed(RUNTIME, &format!("standard input: {error}")),
+    }
+}
+
+fn ask(options: Probe) -> ExitCode {
+    let named = |switch: &Switch| switch.as_str() == options.what;
+    let switch = Switch::ALL.into_iter().find(named);
+    let (Some(switch), Some(dialect)) = (switch, Dialect::from_name(&options.dialect)) else {
+        return failed(
+            NO_ANSWER,
+            "expected who or newsession, and --dialect chat, messages or responses",
+        );
+    };
+    let url = match BaseUrl::parse(&options.url) {
+        Ok(url) => url,
+        Err(error) => return failed(NO_ANSWER, &format!("--url: {error}")),
+    };
+    let Ok(key) = options.key_env.map(std::env::var).transpose() else {
+        let what = "--key-env: the variable is unset, or no text";
+        return failed(NO_ANSWER, what);
+    };
+    let question = Question {
+        switch,
+        dialect,
+        model: options.model,
+        session: options.session,
+        key,
+        url,
+    };
+    match probe::ask(&question) {
+        Ok(Outcome::Answered(line)) => {
+            say(&line);
+            ExitCode::SUCCESS
+        }
+        Ok(Outcome::Forwarded(status)) => failed(
+            FORWARDED,
+            &format!("not answered by a gateway; what answered said {status}"),
+        ),
+        Err(error) => failed(NO_ANSWER, &error.to_string()),
     }
 }
 
@@ -236,6 +310,12 @@ fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     // Who closed standard output does not want to hear more.
     let _nobody_reads = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+fn warn(config: &Config) {
+    for warning in &config.warnings {
+        eprintln!("lanegate: warning: {warning}");
+    }
 }
 
 fn failed(code: u8, message: &str) -> ExitCode {

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use lanegate::coding;
 use lanegate::config;
 use lanegate::http1;
+use lanegate::identity;
 use lanegate::lane;
 use lanegate::peek;
 
@@ -26,9 +27,11 @@ const TARGETS: &[Target] = &[
     ("http1_head", http1::fuzzing::head),
     ("http1_framing", http1::fuzzing::framing),
     ("http1_chunked", http1::fuzzing::chunked),
+    ("http1_query", http1::fuzzing::query),
     ("json_scan", peek::fuzzing::scan),
     ("peek_agrees", peek::fuzzing::facts),
     ("patch", peek::fuzzing::patch),
+    ("session", identity::session::fuzzing::session),
     ("wire_identity", lane::fuzzing::wire_identity),
 ];
 

@@ -9,6 +9,7 @@ use lanegate::buf::Budget;
 use lanegate::dialect::Dialect;
 use lanegate::lane::Decline;
 use lanegate::observe::{AccessLog, EndReason, Metrics, ProviderMetrics, Recorder, Scene};
+use lanegate::switch::Dictionary;
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../docs/operations.md");
@@ -25,6 +26,7 @@ fn metrics() -> BTreeMap<String, &'static str> {
         block_limit_bytes: 1,
         budget: Budget::new(1),
         observer: recorder.observer(),
+        dictionary: Arc::new(Dictionary::new(1)),
     });
     let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let kind = |line: &str| {

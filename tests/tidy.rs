@@ -39,6 +39,8 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("mock", 6, &[]),
     // The load generator asks a gateway from outside; it shares its words and not its code.
     ("bench", 6, &[]),
+    // Asks a gateway from outside too, a switch.
+    ("probe", 6, &[]),
     ("admin", 6, &[]),
     ("server", 6, &["admin"]),
     ("lib", 7, &[]),
@@ -73,7 +75,8 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("memchr", &["bench", "http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
-    ("sha2", &["auth"]),
+    ("sha2", &["auth", "identity", "switch"]),
+    ("uuid", &["switch"]),
 ];
 
 /// Capabilities, and the only modules that may name them.

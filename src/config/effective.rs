@@ -13,7 +13,7 @@ use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
     Admin, Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom,
-    Server, Timeouts, Workers,
+    Server, Switches, Timeouts, Workers,
 };
 use crate::observe::AccessLog;
 
@@ -32,6 +32,7 @@ fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     write_limits(out, config.limits)?;
     write_timeouts(out, config.timeouts)?;
     writeln!(out, "log:\n  access: {}", access(config.log.access))?;
+    write_switches(out, config.switches)?;
     writeln!(out, "providers:")?;
     config
         .providers
@@ -171,6 +172,18 @@ fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
     writeln!(out, "  handshakes: {}", limits.handshakes)
 }
 
+fn write_switches(out: &mut String, switches: Switches) -> fmt::Result {
+    let Switches {
+        enabled,
+        max_entries,
+        responses,
+    } = switches;
+    writeln!(out, "switches:")?;
+    writeln!(out, "  enabled: {enabled}")?;
+    writeln!(out, "  max_entries: {max_entries}")?;
+    writeln!(out, "  responses: {responses}")
+}
+
 const fn access(log: AccessLog) -> &'static str {
     match log {
         AccessLog::Stdout => "stdout",
@@ -257,6 +270,8 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
     )?;
     writeln!(out, "    connections: {}", provider.connections)?;
     writeln!(out, "    waiting: {}", provider.waiting)?;
+    let forwarding = provider.session_forwarding.as_str();
+    writeln!(out, "    session_forwarding: {forwarding}")?;
     writeln!(out, "    timeouts:")?;
     for (key, wait) in [
         ("connect", provider.timeouts.connect),

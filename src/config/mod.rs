@@ -19,6 +19,7 @@ use crate::tls::{self, Acceptor};
 mod admin;
 mod base_url;
 mod clients;
+mod conventional;
 mod descriptors;
 mod effective;
 mod error;
@@ -32,6 +33,7 @@ mod read;
 mod resolve;
 mod restart;
 mod schema;
+mod switches;
 
 pub use admin::Admin;
 pub use base_url::{BaseUrl, BaseUrlError};
@@ -60,8 +62,47 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Where records go.
     pub log: Log,
+    /// What the gateway answers in the place of a model.
+    pub switches: Switches,
     /// In the order of the file, disabled ones included; at least one is enabled.
     pub providers: Vec<Provider>,
+    /// What was passed over in the environment, a line each, for the operator to read once.
+    pub warnings: Vec<String>,
+}
+
+/// What the gateway answers in the place of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Switches {
+    /// Whether it does, and translates sessions. Default true: nothing else of a request changes.
+    pub enabled: bool,
+    /// Sessions with an id of their own at the providers, 0 to 1,000,000, about 100 bytes each.
+    /// Default 100,000: far more than there are people to ask for one.
+    pub max_entries: usize,
+    /// Whether also on the paths of the Responses API. Default false: what other gateways with these
+    /// switches do.
+    pub responses: bool,
+}
+
+/// How a provider is told the session of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionForwarding {
+    /// Not at all.
+    #[default]
+    None,
+    /// As OpenCode Go reads it: the field `x-opencode-session`, and `session_id` in bodies of the OpenAI
+    /// dialects; on requests whose model hit a mapping.
+    OpencodeGo,
+}
+
+impl SessionForwarding {
+    /// The word in the file.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::OpencodeGo => "opencode-go",
+        }
+    }
 }
 
 /// Listeners and threads.
@@ -307,6 +348,8 @@ pub struct Provider {
     /// Requests that wait for a connection at a time, shared out to the cores, at least one each.
     /// Default 1024: what may begin within `timeouts.connection_wait` and not more.
     pub waiting: usize,
+    /// How it is told the session of a request.
+    pub session_forwarding: SessionForwarding,
     /// Own bounds on waiting, or those of [`Config::timeouts`].
     pub timeouts: ProviderTimeouts,
     /// The models it takes, in match order.
@@ -400,12 +443,10 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
         .map_err(|error| Failure::of_file(format!("cannot read {}: {error}", path.display())))?;
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
     let read = |file: &Path, bytes_max| read_at_most(&folder.join(file), bytes_max);
-    // Lossy, so that a variable which is no text is refused as a credential and not overlooked.
-    let env = |name: &str| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
     resolve_bytes(
         &bytes,
         &Sources {
-            env: &env,
+            env: &variable_of_process,
             file: &read,
         },
     )
@@ -436,6 +477,12 @@ pub fn parse_bytes(bytes: &[u8]) -> Result<Config, ConfigError> {
     )
 }
 
+/// A variable of this process. Lossy, so that one which is no text is refused as a credential and not
+/// overlooked.
+fn variable_of_process(name: &str) -> Option<String> {
+    std::env::var_os(name).map(|text| text.to_string_lossy().into_owned())
+}
+
 /// A gateway in front of the scripted provider: one provider per dialect, no credentials.
 #[must_use]
 pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
@@ -457,11 +504,20 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         keepalive_idle: provider::KEEPALIVE_IDLE_PLAIN,
         connections: provider::CONNECTIONS,
         waiting: provider::WAITING,
+        session_forwarding: SessionForwarding::None,
         timeouts: timeouts.into(),
         models: Vec::new(),
         list: Vec::new(),
     };
+    let mut reader = read::Reader::default();
+    let sources = Sources {
+        env: &variable_of_process,
+        file: &read_at_most,
+    };
+    let switches = switches::with_environment(Switches::default(), &mut reader, &sources);
     Config {
+        switches,
+        warnings: reader.warnings,
         server: Server {
             listen: vec![listen],
             ..Server::default()

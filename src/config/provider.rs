@@ -10,12 +10,15 @@ use crate::auth::ProviderAuth;
 use crate::auth::Scheme;
 use crate::auth::Secret;
 use crate::config::base_url::BaseUrl;
+use crate::config::conventional;
 use crate::config::file::{Node, Value};
 use crate::config::models;
 use crate::config::read::{self, Reader, Section};
 use crate::config::resolve::{Sources, wait_range};
 use crate::config::schema::{PROVIDER, PROVIDER_TIMEOUTS};
-use crate::config::{Provider, ProviderDialect, ProviderTimeouts, SecretFrom, Timeouts};
+use crate::config::{
+    Provider, ProviderDialect, ProviderTimeouts, SecretFrom, SessionForwarding, Timeouts,
+};
 use crate::tls::{Authorities, Client};
 
 /// Bytes of a credential file. Chosen: a credential has to fit a header many times over.
@@ -113,10 +116,9 @@ fn one(
         BaseUrl::parse(read::text(value)?).map_err(|error| error.to_string())
     });
     let (ca_file, tls) = tls(reader, section, base_url.as_ref(), sources);
-    let credential = credential(reader, section, sources);
+    let mut credential = credential(reader, section, sources);
     let anthropic_version = reader.take(section, "anthropic_version", version);
-    let mut flag = |key| reader.take(section, key, read::boolean);
-    let (default, enabled, local) = (flag("default"), flag("enabled"), flag("local"));
+    let local = reader.take(section, "local", read::boolean);
     let keepalive_idle = reader.take(section, "keepalive_idle", read::duration(wait_range()));
     let mut most = |key| {
         let value = reader.take(section, key, read::count(1..=1_000_000));
@@ -126,7 +128,9 @@ fn one(
     let timeouts = own_timeouts(reader, section, timeouts);
     let models = models::mappings(reader, section);
     let list = models::list(reader, section);
-    let auth = auth(reader, section, dialect, &credential);
+    let named = name.as_deref().unwrap_or_default();
+    let (default, enabled, forwarding) = flags(reader, section, (named, sources));
+    let auth = auth(reader, section, (named, dialect, sources), &mut credential);
     let (name, dialect, base_url) = (name?, dialect?, base_url?);
     if anthropic_version.is_some() && dialect != ProviderDialect::Anthropic {
         let line = section.line_of(&["anthropic_version"]);
@@ -152,12 +156,57 @@ fn one(
         keepalive_idle: keepalive_idle.unwrap_or(default_idle),
         connections: connections.unwrap_or(CONNECTIONS),
         waiting: waiting.unwrap_or(WAITING),
+        session_forwarding: forwarding,
         timeouts,
         base_url,
         ca_file,
         tls,
         models,
         list,
+    })
+}
+
+/// `default`, `enabled` and `session_forwarding`: from the variables of the provider, else from the file.
+fn flags(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    (name, sources): (&str, &Sources<'_>),
+) -> (Option<bool>, Option<bool>, SessionForwarding) {
+    let forwarding = session_forwarding(reader, section, (name, sources));
+    let [default, enabled] =
+        [("default", "_IS_DEFAULT"), ("enabled", "_ENABLED")].map(|(key, suffix)| {
+            let written = reader.take(section, key, read::boolean);
+            let variable = (name, suffix, section.path_of(key));
+            conventional::flag(reader, sources, variable, written)
+        });
+    (default, enabled, forwarding)
+}
+
+/// From the variable of the provider, else from the file.
+fn session_forwarding(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    (name, sources): (&str, &Sources<'_>),
+) -> SessionForwarding {
+    let words = [
+        ("none", SessionForwarding::None),
+        ("opencode-go", SessionForwarding::OpencodeGo),
+        ("opencode_go", SessionForwarding::OpencodeGo),
+        ("opencodego", SessionForwarding::OpencodeGo),
+    ];
+    let written = reader.take(section, "session_forwarding", read::word(&words));
+    let variable = conventional::variable(name, "_SESSION_FORWARDING", sources);
+    let Some((name, text)) = variable else {
+        return written.unwrap_or_default();
+    };
+    let found = read::word(&words)(&Value::Text(text.trim().to_owned()));
+    found.unwrap_or_else(|_| {
+        let key = section.path_of("session_forwarding");
+        let words = "none nor opencode-go";
+        reader.warnings.push(format!(
+            "{name} is neither {words} and is ignored: {key} stays"
+        ));
+        written.unwrap_or_default()
     })
 }
 
@@ -233,6 +282,34 @@ struct Credential {
     failed: bool,
 }
 
+impl Credential {
+    /// Looks in the variables that the provider's name suggests, if the file names no place.
+    fn complete(
+        &mut self,
+        reader: &mut Reader,
+        section: &Section<'_>,
+        (name, scheme, sources): (&str, Scheme, &Sources<'_>),
+    ) {
+        if self.env.is_some() || self.file.is_some() {
+            return;
+        }
+        let Some((variable, text)) = conventional::secret(name, scheme, sources) else {
+            return;
+        };
+        match secret(&text) {
+            Ok(secret) => {
+                (self.secret, self.from) = (Some(secret), SecretFrom::Env);
+                self.env = Some(variable);
+            }
+            Err(error) => {
+                self.failed = true;
+                let what = format!("the value of {variable}: {error}");
+                reader.fail(section.line_of(&["auth"]), section.path_of("auth"), what);
+            }
+        }
+    }
+}
+
 /// The file wins; a variable that is unset or blank counts as no credential.
 fn credential(reader: &mut Reader, section: &Section<'_>, sources: &Sources<'_>) -> Credential {
     let failures_before = reader.failures.len();
@@ -300,8 +377,8 @@ pub(super) fn secret(text: &str) -> Result<Secret, String> {
 fn auth(
     reader: &mut Reader,
     section: &Section<'_>,
-    dialect: Option<ProviderDialect>,
-    credential: &Credential,
+    (name, dialect, sources): (&str, Option<ProviderDialect>, &Sources<'_>),
+    credential: &mut Credential,
 ) -> ProviderAuth {
     let modes = [
         ("managed", Mode::Managed),
@@ -325,6 +402,10 @@ fn auth(
     let header = reader.take(section, "auth_header", |value| {
         HeaderName::new(read::text(value)?).map_err(|error| error.to_string())
     });
+    let scheme = scheme.unwrap_or(by_dialect);
+    if mode == Mode::Managed {
+        credential.complete(reader, section, (name, scheme, sources));
+    }
     if mode == Mode::Managed && credential.secret.is_none() && !credential.failed {
         let what = match &credential.env {
             Some(name) => format!(
@@ -335,12 +416,7 @@ fn auth(
         };
         reader.fail(section.line_of(&["auth"]), section.path_of("auth"), what);
     }
-    ProviderAuth::new(
-        mode,
-        credential.secret.clone(),
-        scheme.unwrap_or(by_dialect),
-        header,
-    )
+    ProviderAuth::new(mode, credential.secret.clone(), scheme, header)
 }
 
 fn check_names(reader: &mut Reader, read: &[(Section<'_>, Provider)]) {

@@ -19,6 +19,8 @@ const KEY_CHARS_MAX: usize = 24;
 #[derive(Default)]
 pub(super) struct Reader {
     pub(super) failures: Vec<Failure>,
+    /// What was passed over, in words.
+    pub(super) warnings: Vec<String>,
 }
 
 /// One mapping of the file.
@@ -79,6 +81,12 @@ impl Reader {
             path,
             what: what.into(),
         });
+    }
+
+    /// Notes that an environment variable is no boolean, so that `key` stays as the file has it.
+    pub(super) fn warn(&mut self, variable: &str, key: &str) {
+        let warning = format!("{variable} is neither true nor false and is ignored: {key} stays");
+        self.warnings.push(warning);
     }
 
     /// Opens a mapping: refuses unknown and repeated keys, and anything that is no mapping.

@@ -14,6 +14,7 @@ use crate::config::provider;
 use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
 use crate::config::schema::{LIMITS, LOG, ROOT, SERVER, SERVER_TLS, TIMEOUTS};
+use crate::config::switches;
 use crate::config::{
     Authentication, Config, ConfigError, Driver, HalfClose, Log, Server, ServerTls, Timeouts,
     Workers,
@@ -71,7 +72,9 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let timeouts = timeouts(&mut reader, &section);
     let section = reader.subsection(&root, "log", &LOG);
     let log = log(&mut reader, &section);
+    let switches = switches::read(&mut reader, &root, sources);
     let providers = provider::all(&mut reader, &root, timeouts, sources);
+    let warnings = std::mem::take(&mut reader.warnings);
     match ConfigError::from_failures(reader.failures) {
         Some(error) => Err(error),
         None => Ok(Config {
@@ -81,7 +84,9 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
             limits,
             timeouts,
             log,
+            switches,
             providers,
+            warnings,
         }),
     }
 }

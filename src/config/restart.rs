@@ -64,6 +64,11 @@ impl Config {
         if keep("limits.handshakes", *handshakes != old) {
             *handshakes = old;
         }
+        let max_entries = &mut self.switches.max_entries;
+        let old = running.switches.max_entries;
+        if keep("switches.max_entries", *max_entries != old) {
+            *max_entries = old;
+        }
         if keep("log.access", self.log.access != running.log.access) {
             self.log.access = running.log.access;
         }
@@ -86,7 +91,7 @@ mod tests {
         let running = config("");
         let text = "server: { listen: [\"127.0.0.1:1\"], workers: 3, driver: epoll, half_close: tolerate }\n\
                     limits: { memory_bytes: 1GiB, connections: 7, body_bytes: 1MiB, window_bytes: 64KiB, head_fields: 9, handshakes: 7 }\n\
-                    timeouts: { drain: 1m }\nlog: { access: none }\nadmin: {}";
+                    timeouts: { drain: 1m }\nlog: { access: none }\nswitches: { enabled: false, max_entries: 7 }\nadmin: {}";
         let mut new = config(text);
         assert_eq!(
             new.keep_until_restart(&running),
@@ -100,11 +105,12 @@ mod tests {
                 "limits.body_bytes",
                 "limits.window_bytes",
                 "limits.handshakes",
+                "switches.max_entries",
                 "log.access"
             ]
         );
-        let taken =
-            "server: { half_close: tolerate }\nlimits: { head_fields: 9 }\ntimeouts: { drain: 1m }";
+        let taken = "server: { half_close: tolerate }\nlimits: { head_fields: 9 }\n\
+                     timeouts: { drain: 1m }\nswitches: { enabled: false }";
         assert_eq!(new, config(taken));
         assert!(new.keep_until_restart(&config(taken)).is_empty());
     }

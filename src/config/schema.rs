@@ -21,16 +21,10 @@ pub(super) const ROOT: Keys = Keys {
         "limits",
         "timeouts",
         "log",
+        "switches",
         "providers",
     ],
-    later: &[
-        "faces",
-        "identity",
-        "plugins",
-        "prompt_sources",
-        "store",
-        "switches",
-    ],
+    later: &["faces", "identity", "plugins", "prompt_sources", "store"],
 };
 
 pub(super) const SERVER: Keys = Keys {
@@ -115,18 +109,12 @@ pub(super) const PROVIDER: Keys = Keys {
         "keepalive_idle",
         "connections",
         "waiting",
+        "session_forwarding",
         "timeouts",
         "models",
         "list",
     ],
-    later: &[
-        "chunked",
-        "compat",
-        "faces",
-        "liveness",
-        "session_forwarding",
-        "usage",
-    ],
+    later: &["chunked", "compat", "faces", "liveness", "usage"],
 };
 
 pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
@@ -144,6 +132,11 @@ pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {
 
 pub(super) const LOG: Keys = Keys {
     known: &["access"],
+    later: &[],
+};
+
+pub(super) const SWITCHES: Keys = Keys {
+    known: &["enabled", "max_entries", "responses"],
     later: &[],
 };
 
@@ -165,6 +158,7 @@ pub fn key_paths() -> Vec<String> {
         ("limits.", &LIMITS),
         ("timeouts.", &TIMEOUTS),
         ("log.", &LOG),
+        ("switches.", &SWITCHES),
         ("providers[].", &PROVIDER),
         ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
         ("providers[].models[].", &MODEL),

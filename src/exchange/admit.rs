@@ -3,7 +3,7 @@
 //! Decided from the head alone, before anything is made of the body, so that a stranger is told at
 //! once and costs no memory. Without `clients` everybody is let in and nobody has a name.
 
-use crate::auth::{Caller, Slot, Spent};
+use crate::auth::{Caller, PrincipalId, Slot, Spent};
 use crate::clock;
 use crate::exchange::Core;
 use crate::failure::Failure;
@@ -13,6 +13,8 @@ use crate::observe::Record;
 /// A request that was let in.
 #[derive(Debug)]
 pub(super) struct Admission {
+    /// Whose it is, where clients have names.
+    pub(super) principal: Option<PrincipalId>,
     /// The fields of its head that held the key.
     pub(super) spent: Spent,
     /// Its place among the running exchanges of its client, if their number is limited.
@@ -29,6 +31,7 @@ pub(super) fn admit(
 ) -> Result<Admission, Failure> {
     let Some(clients) = &core.clients else {
         return Ok(Admission {
+            principal: None,
             spent: Spent::default(),
             _slot: None,
         });
@@ -41,5 +44,9 @@ pub(super) fn admit(
         .allowance
         .admit(clock::now)
         .map_err(Failure::Exceeded)?;
-    Ok(Admission { spent, _slot: slot })
+    Ok(Admission {
+        principal: Some(principal),
+        spent,
+        _slot: slot,
+    })
 }

@@ -8,12 +8,15 @@ use std::time::{Duration, Instant};
 use crate::buf::Input;
 use crate::clock;
 use crate::exchange::decide::Forward;
-use crate::exchange::plan::{Planned, plan};
+use crate::exchange::linger::{Discarded, discard};
+use crate::exchange::plan::{Plan, Planned, plan};
 use crate::exchange::respond::{self, Interim, Stop, beside, client_gone, prepare};
+use crate::exchange::verdict::{Local, Verdict};
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::hop::ConnectionOptions;
-use crate::lane::{Decline, ReceiveError, Receiver, SendError, Sender, Sending, Source};
+use crate::identity::session::Session;
+use crate::lane::{Decline, Judge, ReceiveError, Receiver, SendError, Sender, Sending, Source};
 use crate::limits::ATTEMPTS;
 use crate::observe::{EndReason, ProviderMeter, Way};
 use crate::runtime::{Either, Timer, race, sleep};
@@ -35,6 +38,8 @@ enum End {
     Stale,
     /// The attempt failed before the response began.
     Failed(Failure),
+    /// The body was judged not to go to the provider, which has it without its end.
+    Withheld,
 }
 
 /// Sends the request and relays the response; at most one more attempt under the retry rule.
@@ -56,9 +61,14 @@ async fn try_twice(
     let Planned {
         pool,
         head,
-        patch,
+        patches,
         to,
-    } = plan(core, client, forward)?;
+        verdict,
+    } = match plan(core, client, forward)? {
+        Plan::Forward(planned) => planned,
+        Plan::Local(local) => return Ok(answer(client, forward, local).await),
+    };
+    client.record.session = verdict.session.as_ref().map(Session::source);
     client.record.way = if forward.unpacked {
         Way::Canonical(Decline::PatchOnCoded)
     } else {
@@ -73,7 +83,7 @@ async fn try_twice(
     let share = pool.admit(&mut client.input).map_err(Failure::Connect)?;
     let mut sender = Sender::new(Sending {
         head,
-        patch,
+        patches,
         chunked: forward.asked.chunked,
         window: core.settings.window_bytes,
         progress: clocks.request_progress,
@@ -95,10 +105,16 @@ async fn try_twice(
         let _active = meter
             .and_then(ProviderMeter::active)
             .map(|active| active.raised());
-        let attempt = attempt(core, client, forward, &mut sender, (pool, taken));
+        let asked = (&mut sender, &verdict);
+        let attempt = attempt(core, client, forward, asked, (pool, taken));
         match Box::pin(attempt).await {
             End::Done(next) => return Ok(next),
             End::Failed(failure) => return Err(failure),
+            End::Withheld => {
+                let local = verdict.take().ok_or(Failure::Internal)??;
+                core.metrics.switches_aborted.add(1);
+                return Ok(answer(client, forward, local).await);
+            }
             End::Stale => {
                 pool.died(idle);
                 if let Some(meter) = meter {
@@ -110,6 +126,17 @@ async fn try_twice(
         }
     }
     Err(Failure::UpstreamClosed)
+}
+
+/// Answers a switch. A connection that had part of the request is closed by now.
+async fn answer(client: &mut Client, forward: &mut Forward, local: Local) -> Next {
+    let ready = forward.body.ready();
+    forward.body.hand_on(&mut client.input, ready);
+    let record = &mut client.record;
+    record.way = Way::Local;
+    record.to = None;
+    record.switch = Some(local.switch);
+    local.answer.send(&client.stream, record).await
 }
 
 /// A connection, or none if the client left before there was one: a request that nobody waits for
@@ -157,6 +184,8 @@ enum Sent {
     /// The response ran beside the request to its end.
     Beside(Next),
     Failed(Failure),
+    /// The body is not to go on.
+    Withheld,
     Stale,
     ClientGone,
 }
@@ -174,7 +203,7 @@ async fn attempt(
     core: &Core,
     client: &mut Client,
     forward: &mut Forward,
-    sender: &mut Sender,
+    (sender, verdict): (&mut Sender, &Verdict<'_>),
     (pool, connection): (&Pool, Connection),
 ) -> End {
     let asked = forward.asked;
@@ -184,15 +213,22 @@ async fn attempt(
     let mut receiver = Receiver::new(Input::new(core.blocks.clone()));
     let mut interim = Interim::new(asked);
     let upstream = (&connection, &mut receiver, &mut interim);
-    match send(core, client, forward, (sender, idle), upstream).await {
+    let judge = verdict.judge();
+    match send(core, client, forward, (sender, idle, judge), upstream).await {
         Sent::All => {}
         Sent::Refused => {
+            // A decode needs its bytes for longer than they are kept here.
+            let judge = judge.filter(|_| !forward.codings.is_coded());
+            if discard(core, client, &mut forward.body, judge).await == Discarded::Withheld {
+                return End::Withheld;
+            }
             connection.stream.set_patience(idle, idle);
             let refused = respond::refused(core, client, forward, &connection, receiver);
             return refused.await.map_or_else(End::Failed, End::Done);
         }
         Sent::Beside(next) => return End::Done(next),
         Sent::Failed(failure) => return End::Failed(failure),
+        Sent::Withheld => return End::Withheld,
         Sent::Stale => return End::Stale,
         Sent::ClientGone => return client_left(client),
     }
@@ -202,13 +238,14 @@ async fn attempt(
         Sent::Failed(failure) => return End::Failed(failure),
         Sent::Stale => return End::Stale,
         Sent::ClientGone => return client_left(client),
-        Sent::All | Sent::Refused | Sent::Beside(_) => {}
+        Sent::All | Sent::Refused | Sent::Withheld | Sent::Beside(_) => {}
     }
     let mut source = Source {
         client: core.settings.watched(&client.stream),
         input: &mut client.input,
         reservation: &mut forward.reservation,
         body: &mut forward.body,
+        judge: None,
     };
     sender.commit(&mut source);
     connection.stream.set_patience(idle, idle);
@@ -234,7 +271,7 @@ async fn send(
     core: &Core,
     client: &mut Client,
     forward: &mut Forward,
-    (sender, idle): (&mut Sender, Option<Duration>),
+    (sender, idle, judge): (&mut Sender, Option<Duration>, Option<&dyn Judge>),
     (connection, receiver, interim): Upstream<'_>,
 ) -> Sent {
     let asked = forward.asked;
@@ -245,6 +282,7 @@ async fn send(
             input: &mut client.input,
             reservation: &mut forward.reservation,
             body: &mut forward.body,
+            judge,
         };
         let mut sending = pin!(sender.run(
             &mut source,
@@ -286,6 +324,7 @@ async fn send(
         Err(Either::First(error)) => lost(connection, sender, &error),
         Err(Either::Second(SendError::ClientGone)) => Sent::ClientGone,
         Err(Either::Second(SendError::ClientSlow)) => Sent::Failed(Failure::BodyTooSlow),
+        Err(Either::Second(SendError::Withheld)) => Sent::Withheld,
         Err(Either::Second(SendError::Body(error))) => Sent::Failed(error.into()),
         Err(Either::Second(SendError::Upstream(error)))
             if error.kind() == io::ErrorKind::TimedOut =>
@@ -396,6 +435,7 @@ async fn answered(
                     input: &mut client.input,
                     reservation: &mut forward.reservation,
                     body: &mut forward.body,
+                    judge: None,
                 });
             }
             Either::Second(()) => {}

@@ -9,17 +9,20 @@ use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::admit::{Admission, admit};
 use crate::exchange::reject::Rejection;
+use crate::exchange::whoami::{WHOAMI_PATH, whoami};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
 use crate::http1::head::{RequestHead, Version, field, values};
 use crate::http1::hop::ConnectionOptions;
 use crate::http1::host::host;
 use crate::http1::target::{Target, has_dot_segments, parse_target};
+use crate::identity::session;
 use crate::lane::{Asks, Body, Inspection, Lane, Rigour, choose};
 use crate::local::Answer;
 use crate::observe::{Record, RequestId};
 use crate::peek::{Demand, Peek};
 use crate::route::{Routed, guess_family, match_path};
+use crate::switch;
 
 /// What is done with a request.
 #[derive(Debug)]
@@ -75,6 +78,8 @@ pub(super) struct Forward {
     pub(super) admission: Admission,
     /// Where it goes, if the head alone decides; otherwise the body's model does.
     pub(super) route: Option<Routed>,
+    /// Whether its provider may have to be told its session.
+    pub(super) sessions: bool,
     /// Whether the body must be a request of one of the three dialects.
     pub(super) judged: bool,
     /// The content coding that the body is sent on with.
@@ -159,8 +164,8 @@ fn judge(
     if !method.iter().all(u8::is_ascii_uppercase) || method == b"TRACE" {
         return Err(Failure::Method);
     }
-    let path = match target {
-        Target::Origin { path, .. } | Target::Absolute { path, .. } => path,
+    let (path, query) = match target {
+        Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
         Target::Asterisk => return Err(Failure::NoRoute),
         Target::Authority => return Err(Failure::Method),
     };
@@ -168,10 +173,14 @@ fn judge(
         return Err(Failure::DotSegments);
     }
     if method == b"HEAD" && path == b"/" && length == BodyLength::None {
-        let close = !stays_open;
-        return Ok(Decision::Local(Answer::alive(&id.to_string(), close)));
+        return Ok(Decision::Local(Answer::alive(&id.to_string(), !stays_open)));
     }
     let expects_continue = expectation(head, bytes)?;
+    // An answer here leaves a body unread, if there is one.
+    let close = !stays_open || length != BodyLength::None;
+    if method == b"GET" && path == WHOAMI_PATH {
+        return whoami(core, (head, bytes, query), record, close).map(Decision::Local);
+    }
     let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
     let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
     let admission = admit(core, head, bytes, record)?;
@@ -181,9 +190,7 @@ fn judge(
     if asks_for_websocket(head, bytes) && matched.path.ends_with(b"/responses") {
         return Err(Failure::WebSocket);
     }
-    let named_models = core.table.has_models(matched.family);
-    if method == b"GET" && matched.is_model_list() && named_models {
-        let close = !stays_open || length != BodyLength::None;
+    if method == b"GET" && matched.is_model_list() && core.table.has_models(matched.family) {
         return Ok(Decision::Local(model_list(core, matched.family, id, close)));
     }
     let content = Content {
@@ -200,13 +207,14 @@ fn judge(
             family: matched.family,
             dialect: content.dialect,
             chunked: length == BodyLength::Chunked,
-            expects_continue: expects_continue && head.version == Version::Http11,
+            expects_continue,
             version: head.version,
             is_head: method == b"HEAD",
             wants_trailers: wants_trailers(head, bytes),
             keeps_open: stays_open,
         },
         admission,
+        sessions: route.is_none() && core.table.takes_sessions(matched.family),
         route,
         judged,
         codings: content.codings,
@@ -268,20 +276,30 @@ fn read_for(
         fact: only.is_none(),
         patch: false,
     };
+    let mut demand = Demand::NOTHING;
+    if core.settings.switches.watches(content.dialect) {
+        demand = demand | switch::DEMAND;
+    }
+    if only.is_none() && core.table.takes_sessions(family) {
+        demand = demand | session::DEMAND;
+    }
     match (content.dialect, only) {
         // Who needs no fact of compressed bytes lets them pass.
         (_, Some(only)) if content.codings.is_coded() => Ok((Some(only), None)),
-        (Some(dialect), Some(only)) => Ok((
-            Some(only),
-            inspect(dialect, Demand::NOTHING, Rigour::Structure),
-        )),
+        (Some(dialect), Some(only)) => {
+            Ok((Some(only), inspect(dialect, demand, Rigour::Structure)))
+        }
         (None, Some(only)) => Ok((Some(only), None)),
         (Some(dialect), None) => match choose(asks) {
-            Lane::Wire => Ok((None, inspect(dialect, Demand::MODEL, Rigour::Required))),
+            Lane::Wire => {
+                let demand = demand | Demand::MODEL;
+                Ok((None, inspect(dialect, demand, Rigour::Required)))
+            }
             Lane::Canonical(decline) => Err(Failure::ContentCoding(decline)),
         },
         (None, None) if content.json && content.codings != Codings::Unreadable => {
-            Ok((None, inspect(Dialect::Chat, Demand::MODEL, Rigour::Lenient)))
+            let demand = demand | Demand::MODEL;
+            Ok((None, inspect(Dialect::Chat, demand, Rigour::Lenient)))
         }
         (None, None) => Ok((Some(default()?), None)),
     }
@@ -323,7 +341,7 @@ fn expectation(head: &RequestHead, bytes: &[u8]) -> Result<bool, Failure> {
             return Err(Failure::Expectation);
         }
     }
-    Ok(expects)
+    Ok(expects && head.version == Version::Http11)
 }
 
 fn asks_for_websocket(head: &RequestHead, bytes: &[u8]) -> bool {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::buf::{Ask, Grower, Reservation};
 use crate::clock;
 use crate::exchange::decide::Forward;
-use crate::exchange::plan::must_unpack;
+use crate::exchange::plan::{is_session_open, must_unpack};
 use crate::exchange::unpack::{keep_up, unpack};
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
@@ -55,7 +55,7 @@ pub(super) async fn gather(
     }
     let mut reads = 0_u32;
     let mut progress = Progress::new(core.settings.request_progress);
-    while !may_start(core, forward) {
+    while !may_start(core, client, forward) {
         if keep_up(core, client, forward).await? {
             continue;
         }
@@ -71,7 +71,7 @@ pub(super) async fn gather(
             turn().await;
         }
     }
-    if must_unpack(core, forward) {
+    if must_unpack(core, client, forward) {
         unpack(core, client, forward).await?;
     }
     // Nothing grows after this.
@@ -80,12 +80,12 @@ pub(super) async fn gather(
 }
 
 /// Whether forwarding may begin with what is there.
-fn may_start(core: &Core, forward: &Forward) -> bool {
+fn may_start(core: &Core, client: &Client, forward: &Forward) -> bool {
     let ready = forward.body.ready();
     if forward.body.is_complete() {
         return true;
     }
-    if must_unpack(core, forward) {
+    if must_unpack(core, client, forward) {
         return false;
     }
     let window = if core.blocks.is_roomy() {
@@ -94,13 +94,22 @@ fn may_start(core: &Core, forward: &Forward) -> bool {
         BLOCK_BYTES
     };
     let full = ready >= window;
-    match (is_route_known(forward), forward.judged, forward.length) {
+    match (
+        is_settled(core, client, forward),
+        forward.judged,
+        forward.length,
+    ) {
         (true, true, BodyLength::Known(length)) => ready > 0 && (full || length > window as u64),
         (true, false, BodyLength::Known(_)) => ready > 0,
         (true, true, _) => full,
         (true, false, _) => ready >= BLOCK_BYTES,
         (false, ..) => false,
     }
+}
+
+/// Whether everything that has to be known before the first byte is sent will not change any more.
+fn is_settled(core: &Core, client: &Client, forward: &Forward) -> bool {
+    is_route_known(forward) && !is_session_open(core, client, forward)
 }
 
 /// Whether the route will not change any more. A body that turned out to be no JSON has no facts and
@@ -116,7 +125,7 @@ async fn hold(core: &Core, client: &mut Client, forward: &mut Forward) -> Result
     let ready = forward.body.ready();
     // A configured window may be the smaller one.
     let unreserved = RESERVE_ABOVE_BYTES.min(core.settings.window_bytes);
-    let streams = is_route_known(forward) && !must_unpack(core, forward);
+    let streams = is_settled(core, client, forward) && !must_unpack(core, client, forward);
     if streams || ready < unreserved {
         return Ok(window);
     }

@@ -15,6 +15,7 @@ use crate::buf::{Budget, Pool};
 use crate::exchange::Core;
 use crate::observe::{CoreMetrics, Observer, RequestIds};
 use crate::runtime::{Gate, Stop};
+use crate::switch::Dictionary;
 use crate::upstream::{EndpointId, Quota};
 
 /// What a core has from its start to its end, whichever generation it serves. Clones are handles to the
@@ -35,6 +36,8 @@ pub struct Lasting {
     pub observer: Observer,
     /// TLS handshakes with clients at a time.
     pub handshakes: Gate,
+    /// The ids that sessions got, of all cores.
+    pub dictionary: Arc<Dictionary>,
     /// What the connections to providers may take of this core.
     pub quota: Quota,
     /// The numbers of this core.
@@ -48,12 +51,14 @@ impl Lasting {
         quota: Quota,
         handshakes: Gate,
         (budget, observer, metrics): (Budget, Observer, Arc<CoreMetrics>),
+        dictionary: Arc<Dictionary>,
         seed: u64,
     ) -> Self {
         Self {
             blocks: Pool::new(quota.request_bytes),
             handshakes,
             quota,
+            dictionary,
             budget,
             stop: Stop::default(),
             end: Stop::default(),

@@ -6,9 +6,9 @@
 use std::io;
 
 use crate::exchange::{Client, Core};
-use crate::lane::Body;
+use crate::lane::{Body, Judge};
 use crate::limits::LINGER_BYTES;
-use crate::runtime::{race, sleep};
+use crate::runtime::{Either, race, sleep};
 
 /// Closes after a complete answer; lingers if the client has sent something more meanwhile.
 pub(super) async fn close(core: &Core, client: Client) {
@@ -36,13 +36,36 @@ pub(super) async fn drain_and_close(core: &Core, mut client: Client) {
     race(drain, sleep(core.settings.linger)).await;
 }
 
-/// Reads and drops the rest of a body within the bounds.
-pub(super) async fn discard(core: &Core, client: &mut Client, body: &mut Body) {
-    body.stop_judging();
-    race(read_to_end(core, client, body), sleep(core.settings.linger)).await;
+/// What became of the rest of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Discarded {
+    /// It was read, or as much of it as may be.
+    Read,
+    /// It was read to its end, and its judge says that it does not belong to the provider.
+    Withheld,
 }
 
-async fn read_to_end(core: &Core, client: &mut Client, body: &mut Body) {
+/// Reads and drops the rest of a body within the bounds; what its judge says of it wins over the answer
+/// that the provider gave.
+pub(super) async fn discard(
+    core: &Core,
+    client: &mut Client,
+    body: &mut Body,
+    judge: Option<&dyn Judge>,
+) -> Discarded {
+    if judge.is_none() {
+        body.stop_judging();
+    }
+    let reading = read_to_end(core, client, body);
+    let read = race(reading, sleep(core.settings.linger)).await;
+    match (read, judge) {
+        (Either::First(true), Some(judge)) if !judge.releases(body) => Discarded::Withheld,
+        _ => Discarded::Read,
+    }
+}
+
+/// Whether the body was read to its end.
+async fn read_to_end(core: &Core, client: &mut Client, body: &mut Body) -> bool {
     let mut left = LINGER_BYTES;
     loop {
         let ready = body.ready();
@@ -50,22 +73,22 @@ async fn read_to_end(core: &Core, client: &mut Client, body: &mut Body) {
         let complete = body.is_complete();
         body.hand_on(&mut client.input, ready);
         if complete || left == 0 {
-            return;
+            return complete;
         }
         let Some(room) = client.input.room(core.settings.window_bytes) else {
-            return;
+            return false;
         };
         match client.stream.try_read(room) {
             Ok(count) if count > 0 => client.input.filled(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if client.stream.readable().await.is_err() {
-                    return;
+                    return false;
                 }
             }
-            Ok(_) | Err(_) => return,
+            Ok(_) | Err(_) => return false,
         }
         if body.absorb(&mut client.input).is_err() {
-            return;
+            return false;
         }
     }
 }

@@ -15,6 +15,8 @@ mod reject;
 mod respond;
 mod rewrite;
 mod unpack;
+mod verdict;
+mod whoami;
 
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
@@ -40,6 +42,7 @@ use crate::observe::{
 };
 use crate::route::{ProviderId, Table, guess_family};
 use crate::runtime::{Either, Stop, TcpStream, Timer, race, sleep, turn};
+use crate::switch::{Dictionary, Gate};
 use crate::tls::{Acceptor, Stream};
 use crate::upstream::Upstreams;
 
@@ -61,6 +64,8 @@ pub enum HalfClose {
 pub struct Settings {
     /// Bounds of a request head.
     pub head: HeadLimits,
+    /// Whether switches are answered.
+    pub switches: Gate,
     /// Longest request body, decoded.
     pub body_bytes: u64,
     /// Most bytes of a body that are gathered before it is forwarded.
@@ -113,6 +118,8 @@ pub struct Core {
     /// Their names for records, in the order of the table: copies of this core's own, so that no other
     /// core counts their uses.
     pub labels: Vec<Arc<str>>,
+    /// The ids that sessions got; the same one for all cores.
+    pub dictionary: Arc<Dictionary>,
     /// Connections to them.
     pub upstreams: Upstreams,
     /// Blocks for bytes.
@@ -143,6 +150,13 @@ impl Core {
     /// The name of a client for a record.
     fn client_label(&self, principal: PrincipalId) -> Option<Arc<str>> {
         self.client_labels.get(principal.index()).cloned()
+    }
+
+    /// The name of a client.
+    fn client_name(&self, principal: PrincipalId) -> &str {
+        self.client_labels
+            .get(principal.index())
+            .map_or("", |name| name)
     }
 
     /// Counts and hands over the record of an exchange that is over.

@@ -6,7 +6,6 @@ use std::pin::{Pin, pin};
 
 use crate::buf::Input;
 use crate::exchange::decide::{Asked, Forward};
-use crate::exchange::linger::discard;
 use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
 use crate::exchange::{Answering, Client, Core, HalfClose, Next, Settings};
 use crate::failure::Failure;
@@ -258,7 +257,9 @@ pub(super) async fn beside(
             Either::Second(Err(SendError::ClientSlow)) => {
                 Err((EndReason::RequestProgressTimeout, false))
             }
-            Either::Second(Err(SendError::Body(_))) => Err((EndReason::Rejected, false)),
+            Either::Second(Err(SendError::Body(_) | SendError::Withheld)) => {
+                Err((EndReason::Rejected, false))
+            }
         };
         match sent {
             Err(over) => over,
@@ -273,16 +274,15 @@ pub(super) async fn beside(
 }
 
 /// The provider answered before it had the request, and takes no more of it. What the client still
-/// sends is read for a while, so that it can read the answer; the connection to the provider is
+/// sends was read for a while, so that it can read the answer; the connection to the provider is
 /// never used again.
 pub(super) async fn refused(
     core: &Core,
     client: &mut Client,
-    forward: &mut Forward,
+    forward: &Forward,
     connection: &Connection,
     mut receiver: Receiver,
 ) -> Result<Next, Failure> {
-    discard(core, client, &mut forward.body).await;
     let mut prepared = prepare(&forward.asked, &mut receiver, true)?;
     let end = relay_watched(core, client, connection, &mut receiver, &mut prepared).await;
     // What follows is never parsed as a request, even where the whole body was read.

@@ -8,6 +8,7 @@ use crate::http1::emit;
 use crate::http1::framing::BodyLength;
 use crate::http1::head::{Field, RequestHead, ResponseHead};
 use crate::http1::hop::{ConnectionOptions, is_hop_by_hop};
+use crate::identity::session::FIELDS;
 use crate::lane::Framing;
 use crate::observe::RequestId;
 
@@ -16,6 +17,30 @@ const OWN_PREFIXES: [&[u8]; 2] = [b"x-lanegate-", b"x-router-"];
 
 /// The version of the Anthropic API for a client that names none.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// The field in which a provider is told the session.
+const SESSION_FIELD: &[u8] = b"x-opencode-session";
+
+/// The session of a request as its provider is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stamp<'a> {
+    /// Its id at the provider.
+    pub(super) id: &'a str,
+    /// Whether the client has another id for it, which then goes nowhere.
+    pub(super) translated: bool,
+}
+
+impl Stamp<'_> {
+    /// Whether a field of the client ends here: those that a provider would read the session from, and
+    /// where it has another id all in which the client's may be (decision S5).
+    fn removes(self, name: &[u8]) -> bool {
+        let named = |field: &&str| name.eq_ignore_ascii_case(field.as_bytes());
+        match FIELDS.iter().position(named) {
+            Some(position) => position < 2 || self.translated,
+            None => false,
+        }
+    }
+}
 
 /// What changes in a request head.
 #[derive(Debug)]
@@ -36,6 +61,8 @@ pub(super) struct RequestRewrite<'a> {
     pub(super) credential: Outgoing<'a>,
     /// The fields that held the client's key for this gateway, which end here in any case.
     pub(super) spent: Spent,
+    /// The session of which the provider is told.
+    pub(super) session: Option<Stamp<'a>>,
     /// `anthropic-version` for a client that names none; none on the other family.
     pub(super) anthropic_version: Option<&'a str>,
 }
@@ -50,6 +77,7 @@ pub(super) fn request_head(
     let mut out = Vec::with_capacity(head.len.saturating_add(256));
     request_line(&mut out, head.method.of(bytes), rewrite);
     let (mut host, mut credential, mut version) = (false, false, false);
+    let mut session = rewrite.session;
     for field in &head.fields {
         let name = field.name.of(bytes);
         if name.eq_ignore_ascii_case(b"host") {
@@ -71,6 +99,10 @@ pub(super) fn request_head(
                 emit::field(&mut out, name, value);
                 credential = true;
             }
+        } else if rewrite.session.is_some_and(|stamp| stamp.removes(name)) {
+            if let Some(stamp) = session.take_if(|_| name.eq_ignore_ascii_case(SESSION_FIELD)) {
+                emit::field(&mut out, name, stamp.id.as_bytes());
+            }
         } else if !is_removed(name, options) && !name.eq_ignore_ascii_case(b"expect") {
             version |= name.eq_ignore_ascii_case(b"anthropic-version");
             copy(&mut out, bytes, field);
@@ -83,6 +115,9 @@ pub(super) fn request_head(
         && !credential
     {
         emit::field(&mut out, name.as_bytes(), value);
+    }
+    if let Some(stamp) = session {
+        emit::field(&mut out, SESSION_FIELD, stamp.id.as_bytes());
     }
     if let Some(default) = rewrite.anthropic_version
         && !version

@@ -22,6 +22,9 @@ use crate::http1::head::ResponseHead;
 use crate::http1::head::Version;
 use crate::http1::hop::ConnectionOptions;
 use crate::http1::host::host;
+use crate::http1::query::QueryError;
+use crate::http1::query::encoded;
+use crate::http1::query::parameter;
 use crate::http1::target::Target;
 use crate::http1::target::has_dot_segments;
 use crate::http1::target::parse_target;
@@ -31,6 +34,28 @@ const LIMITS: HeadLimits = HeadLimits {
     bytes: 64 * 1024,
     fields: 200,
 };
+
+/// Queries: a value that is found is what a naive reading of the pairs finds, and survives being written
+/// and read again.
+pub fn query(input: &[u8]) {
+    let naive = |pair: &[u8]| pair == b"model" || pair.starts_with(b"model=");
+    match parameter(input, "model") {
+        Ok(None) => assert!(!input.split(|byte| *byte == b'&').any(naive)),
+        Ok(Some(value)) => {
+            let written = format!("model={}", encoded(&value));
+            let again = parameter(written.as_bytes(), "model");
+            assert_eq!(again, Ok(Some(value)));
+        }
+        Err(QueryError::Repeated) => {
+            let pairs = input.split(|byte| *byte == b'&').count();
+            assert!(pairs > 1, "repeated in one pair");
+        }
+        Err(QueryError::Encoding) => {
+            let plain = str::from_utf8(input).is_ok() && !input.contains(&b'%');
+            assert!(!plain, "plain text is no encoding");
+        }
+    }
+}
 
 /// Heads: pieces give what the whole gives, a naive split agrees, what is emitted is read back.
 pub fn head(input: &[u8]) {

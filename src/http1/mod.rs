@@ -11,6 +11,7 @@
 
 pub mod head;
 pub mod host;
+pub mod query;
 pub mod target;
 pub mod framing;
 pub mod chunked;

@@ -25,7 +25,7 @@ mod utf8;
 mod words;
 
 pub use crate::limits::NESTING_MAX;
-pub use patch::{Patch, Span, patched_len, splice};
+pub use patch::{PATCHES_MAX, Patch, Patches, Pieces, Span, patched_len, splice};
 pub use scan::Scanner;
 pub use text::{Unescape, quote};
 

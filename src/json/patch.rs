@@ -10,7 +10,7 @@ pub struct Span {
 }
 
 /// A span of the body and the bytes that take its place.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Patch {
     /// Offset of the first byte replaced.
     pub start: u64,
@@ -27,6 +27,69 @@ impl std::fmt::Debug for Patch {
         write!(f, "Patch({}..{}, {length} bytes)", self.start, self.end)
     }
 }
+
+/// Most patches of one body: its model, and its session.
+pub const PATCHES_MAX: usize = 2;
+
+/// The patches of one body, in its order. None of them costs no memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patches {
+    all: [Patch; PATCHES_MAX],
+    count: usize,
+}
+
+impl Patches {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// There are [`PATCHES_MAX`] already.
+    pub fn add(&mut self, patch: Patch) -> Result<(), Patch> {
+        let Some(free) = self.all.get_mut(self.count) else {
+            return Err(patch);
+        };
+        *free = patch;
+        self.count += 1;
+        let taken = self.all.get_mut(..self.count).unwrap_or_default();
+        taken.sort_by_key(|patch| patch.start);
+        Ok(())
+    }
+
+    /// All of them, in the order of the body.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Patch] {
+        self.all.get(..self.count).unwrap_or_default()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first bytes of a body, in which all patches lie, around and with what is put in.
+    #[must_use]
+    pub fn around<'a>(&'a self, data: &'a [u8]) -> Pieces<'a> {
+        let at = |offset: u64| usize::try_from(offset).map_or(data.len(), |at| at.min(data.len()));
+        let mut pieces: Pieces<'a> = [&[]; 2 * PATCHES_MAX + 1];
+        let mut from = 0;
+        let mut slots = pieces.iter_mut();
+        for patch in self.as_slice() {
+            for piece in [data.get(from..at(patch.start)), Some(&*patch.replacement)] {
+                if let Some(slot) = slots.next() {
+                    *slot = piece.unwrap_or_default();
+                }
+            }
+            from = at(patch.end);
+        }
+        if let Some(slot) = slots.next() {
+            *slot = data.get(from..).unwrap_or_default();
+        }
+        pieces
+    }
+}
+
+/// A piece of a body, cut at its patches.
+pub type Pieces<'a> = [&'a [u8]; 2 * PATCHES_MAX + 1];
 
 /// Length of a body of `len` bytes after `patches`; `None` if a patch lies outside the body, the
 /// patches overlap or are out of order, or the sum overflows.
@@ -78,6 +141,35 @@ mod tests {
         let patches = [patch(0, 1, "XY"), patch(2, 2, "-"), patch(3, 5, "")];
         assert_eq!(splice(b"abcdef", &patches).unwrap(), b"XYb-cf");
         assert_eq!(patched_len(6, &patches), Some(6));
+    }
+
+    #[test]
+    fn pieces_around_patches_are_what_a_splice_makes() {
+        let body = b"abcdef";
+        for added in [
+            vec![],
+            vec![patch(2, 4, "XY")],
+            vec![patch(3, 5, ""), patch(1, 1, "-")],
+            vec![patch(0, 1, "X"), patch(6, 6, "Y")],
+        ] {
+            let mut patches = Patches::default();
+            for patch in &added {
+                assert_eq!(patches.add(patch.clone()), Ok(()));
+            }
+            assert_eq!(patches.is_empty(), added.is_empty());
+            let pieces = patches.around(body).concat();
+            assert_eq!(Some(pieces), splice(body, patches.as_slice()), "{added:?}");
+        }
+    }
+
+    #[test]
+    fn no_more_patches_than_there_is_room_for() {
+        let mut patches = Patches::default();
+        for start in 0..PATCHES_MAX as u64 {
+            assert_eq!(patches.add(patch(start, start, "x")), Ok(()));
+        }
+        assert_eq!(patches.add(patch(9, 9, "x")), Err(patch(9, 9, "x")));
+        assert_eq!(patches.as_slice().len(), PATCHES_MAX);
     }
 
     #[test]

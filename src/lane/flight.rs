@@ -3,15 +3,23 @@
 use std::io::{self, IoSlice};
 
 use crate::http1::chunked::{CHUNK_END, ChunkHeader, LAST_CHUNK};
+use crate::json::Pieces;
 use crate::tls::Stream;
+
+/// Pieces of one write.
+const PARTS: usize = 9;
+
+/// Data of which nothing is replaced.
+pub(super) const fn whole(data: &[u8]) -> Pieces<'_> {
+    [data, &[], &[], &[], &[]]
+}
 
 /// A piece of a body in the framing of the connection it goes to.
 pub(super) struct Flight<'a> {
     /// The message head, or nothing after the first flight.
     pub(super) head: &'a [u8],
-    /// Decoded body bytes: what is before a patch, its replacement, and what is behind it. Only the
-    /// first is used where nothing is patched.
-    pub(super) data: [&'a [u8]; 3],
+    /// Decoded body bytes, cut at what is replaced in them.
+    pub(super) data: Pieces<'a>,
     /// Whether these are the last bytes of the body.
     pub(super) last: bool,
     /// Whether the body travels as chunks.
@@ -52,7 +60,7 @@ impl Flight<'_> {
         ChunkHeader::new(self.length() as u64)
     }
 
-    fn parts<'a>(&'a self, header: &'a ChunkHeader) -> [&'a [u8]; 7] {
+    fn parts<'a>(&'a self, header: &'a ChunkHeader) -> [&'a [u8]; PARTS] {
         let framed = self.chunked && self.length() > 0;
         let before: &[u8] = if framed { header.as_bytes() } else { &[] };
         let after: &[u8] = if framed { CHUNK_END } else { &[] };
@@ -61,8 +69,8 @@ impl Flight<'_> {
             (true, false) => self.ending,
             (false, _) => &[],
         };
-        let [start, patch, rest] = self.data;
-        [self.head, before, start, patch, rest, after, end]
+        let [a, b, c, d, e] = self.data;
+        [self.head, before, a, b, c, d, e, after, end]
     }
 }
 

@@ -22,5 +22,5 @@ pub use flight::write_all;
 pub use inspect::{Inspection, Rigour};
 pub use pace::Pace;
 pub use patience::{Progress, Watched};
-pub use request::{SendError, Sender, Sending, Source};
+pub use request::{Judge, SendError, Sender, Sending, Source};
 pub use response::{Framing, Outgoing, ReceiveError, Receiver, RelayError, TrailerFields};

@@ -6,13 +6,14 @@
 //! bytes are dropped as they are written.
 
 use std::cell::Cell;
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use crate::buf::{Input, Reservation, Share};
-use crate::json::Patch;
+use crate::json::Patches;
 use crate::lane::body::{Body, BodyError};
-use crate::lane::flight::Flight;
+use crate::lane::flight::{Flight, whole};
 use crate::lane::patience::{Looked, Progress, Watched};
 use crate::limits::{BLOCK_BYTES, WIDE_BLOCK_BYTES, WIDEN_ABOVE_BYTES};
 use crate::runtime::{Either, race, turn, turn_after_burst};
@@ -34,8 +35,16 @@ pub enum SendError {
     ClientSlow,
     /// The client's body is not what its head promised.
     Body(BodyError),
+    /// The body is judged to end here: [`Judge::releases`] said so.
+    Withheld,
     /// The upstream connection broke.
     Upstream(io::Error),
+}
+
+/// Who says of a body that came to its end whether it goes to the provider.
+pub trait Judge: fmt::Debug {
+    /// Whether the last bytes of `body`, all of which was read, may be released. Asked once.
+    fn releases(&self, body: &Body) -> bool;
 }
 
 /// The client's side of a request: where its bytes come from.
@@ -49,20 +58,24 @@ pub struct Source<'a> {
     pub reservation: &'a mut Option<Reservation>,
     /// The body of this request.
     pub body: &'a mut Body,
+    /// Who is asked before its last bytes are released, where anybody is.
+    pub judge: Option<&'a dyn Judge>,
 }
 
 /// A request being sent: its head for the provider, and what a replay would still need.
 #[derive(Debug)]
 pub struct Sender {
     head: Vec<u8>,
-    /// Lies within the first flight: nothing is sent before it is known.
-    patch: Option<Patch>,
+    /// They lie within the first flight: nothing is sent before they are known.
+    patches: Patches,
     chunked: bool,
     opened: bool,
     committed: bool,
     complete: bool,
     /// Whether bytes were sent that let a provider run the request before its framing ends.
     tail_begun: bool,
+    /// Whether the body was judged.
+    judged: bool,
     /// Bytes that may be kept in user memory while the request streams: the tail that is withheld,
     /// which is at most a window of white space, and a read behind it.
     unread_max: usize,
@@ -81,8 +94,8 @@ pub struct Sender {
 pub struct Sending {
     /// The head for the provider.
     pub head: Vec<u8>,
-    /// The span of the body that is replaced.
-    pub patch: Option<Patch>,
+    /// The spans of the body that are replaced.
+    pub patches: Patches,
     /// Whether the body travels as chunks, or as its head declares.
     pub chunked: bool,
     /// Bytes of a window.
@@ -101,7 +114,7 @@ impl Sender {
     pub fn new(sending: Sending) -> Self {
         let Sending {
             head,
-            patch,
+            patches,
             chunked,
             window,
             progress,
@@ -110,12 +123,13 @@ impl Sender {
         } = sending;
         Self {
             head,
-            patch,
+            patches,
             chunked,
             opened: false,
             committed: false,
             complete: false,
             tail_begun: false,
+            judged: false,
             unread_max: window.max(WIDE_BLOCK_BYTES).saturating_add(2 * BLOCK_BYTES),
             held: 0,
             written: 0,
@@ -189,6 +203,7 @@ impl Sender {
         acknowledged: impl Fn() -> bool,
     ) -> Result<(), SendError> {
         if !self.opened {
+            self.judge(source)?;
             self.held = source.body.releasable();
             self.tail_begun = source.body.is_complete() || !source.body.withholds_tail();
             self.first_flight(source, upstream).await?;
@@ -207,6 +222,18 @@ impl Sender {
         }
         self.settle();
         Ok(())
+    }
+
+    /// Asks for the verdict on a body that came to its end, before anything of its tail is released.
+    fn judge(&mut self, source: &Source<'_>) -> Result<(), SendError> {
+        if self.judged || !source.body.is_complete() {
+            return Ok(());
+        }
+        self.judged = true;
+        match source.judge {
+            Some(judge) if !judge.releases(source.body) => Err(SendError::Withheld),
+            _ => Ok(()),
+        }
     }
 
     /// Sends on while everything that was sent is kept, up to a window, until the peer's kernel has
@@ -237,6 +264,7 @@ impl Sender {
                 return wait_acknowledged(source.client, acknowledged).await;
             }
             source.body.absorb(source.input).map_err(SendError::Body)?;
+            self.judge(source)?;
             self.kept_flight(source, upstream).await?;
         }
         Ok(())
@@ -287,6 +315,7 @@ impl Sender {
                 self.progress.received(held);
             }
             source.body.absorb(source.input).map_err(SendError::Body)?;
+            self.judge(source)?;
             self.next_flight(source, upstream).await?;
             if self.complete {
                 return Ok(());
@@ -327,7 +356,7 @@ impl Sender {
         let data = source.input.bytes().get(..self.held).unwrap_or_default();
         let flight = Flight {
             head: &self.head,
-            data: patched(data, self.patch.as_ref()),
+            data: self.patches.around(data),
             last: source.body.is_complete(),
             chunked: self.chunked,
             ending: &[],
@@ -361,7 +390,7 @@ impl Sender {
             let data = source.input.bytes().get(sent..count).unwrap_or_default();
             let flight = Flight {
                 head: &[],
-                data: [data, &[], &[]],
+                data: whole(data),
                 last,
                 chunked: self.chunked,
                 ending: &[],
@@ -372,17 +401,6 @@ impl Sender {
         }
         Ok(count)
     }
-}
-
-/// The first bytes of a body around the span that is replaced.
-pub(super) fn patched<'a>(data: &'a [u8], patch: Option<&'a Patch>) -> [&'a [u8]; 3] {
-    let Some(patch) = patch else {
-        return [data, &[], &[]];
-    };
-    let at = |offset: u64| usize::try_from(offset).map_or(data.len(), |at| at.min(data.len()));
-    let before = data.get(..at(patch.start)).unwrap_or_default();
-    let behind = data.get(at(patch.end)..).unwrap_or_default();
-    [before, &patch.replacement, behind]
 }
 
 fn client_end(error: io::Error) -> SendError {

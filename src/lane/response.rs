@@ -6,7 +6,7 @@ use crate::buf::Input;
 use crate::http1::error::HeadError;
 use crate::http1::head::{HeadLimits, Progress, ResponseHead};
 use crate::lane::body::{Body, BodyError};
-use crate::lane::flight::Flight;
+use crate::lane::flight::{Flight, whole};
 use crate::lane::pace::Pace;
 use crate::limits::{BLOCK_BYTES, RESPONSE_HEAD_BYTES, RESPONSE_HEAD_FIELDS};
 use crate::runtime::turn_after_burst;
@@ -172,7 +172,7 @@ impl Receiver {
         let ready = self.input.bytes().get(..body.ready()).unwrap_or_default();
         let flight = Flight {
             head,
-            data: [ready, &[], &[]],
+            data: whole(ready),
             last,
             chunked: out.framing == Framing::Chunked,
             ending: &ending,

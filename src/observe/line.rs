@@ -6,8 +6,10 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::identity::session::Source;
 use crate::observe::Record;
 use crate::peek::{Fact, Seen, StreamFlag};
+use crate::switch::Switch;
 
 /// A record as it is written. Keys are only ever added; times are milliseconds since the head of the
 /// request was complete.
@@ -21,6 +23,8 @@ struct Line<'a> {
     route: Option<&'static str>,
     provider: Option<&'a str>,
     auth: Option<&'static str>,
+    session: &'static str,
+    switch: Option<&'static str>,
     lane: &'static str,
     decline: Option<&'static str>,
     status: Option<u16>,
@@ -94,6 +98,8 @@ fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
         }),
         provider: to.map(|to| &*to.provider),
         auth: to.map(|to| to.auth),
+        session: record.session.map_or("none", Source::as_str),
+        switch: record.switch.map(Switch::as_str),
         lane: record.way.as_str(),
         decline: record.way.decline().map(|decline| decline.as_str()),
         status: (record.status != 0).then_some(record.status),
@@ -161,7 +167,7 @@ mod tests {
             text,
             "{\"time\":\"2026-11-30T00:53:20.123Z\",\"request_id\":\"req_000000000000000a00000000\",\
              \"client\":null,\"family\":\"openai\",\"dialect\":\"chat\",\"route\":\"imposter\",\
-             \"provider\":\"main \\\"one\\\"\",\"auth\":\"Bearer\",\"lane\":\"wire\",\"decline\":null,\
+             \"provider\":\"main \\\"one\\\"\",\"auth\":\"Bearer\",\"session\":\"none\",\"switch\":null,\"lane\":\"wire\",\"decline\":null,\
              \"status\":200,\"error\":null,\"request_bytes\":0,\"response_bytes\":0,\"attempts\":0,\
              \"gathered_ms\":null,\"connected_ms\":null,\"first_byte_ms\":1.5,\
              \"duration_ms\":2000.25,\"end_reason\":\"complete\"}\n"

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::dialect::{Dialect, Family};
+use crate::identity::session::Source;
 use crate::lane::Decline;
 use crate::observe::EndReason;
 use crate::peek::Seen;
+use crate::switch::Switch;
 
 /// The id of one exchange, in its response head and in every record of it: `req_`, 16 hexadecimal
 /// digits of its core's start, 8 or more that count.
@@ -116,6 +118,10 @@ pub struct Record {
     pub dialect: Option<Dialect>,
     /// How its body travelled.
     pub way: Way,
+    /// Where the session of which its provider is told came from, if there is one.
+    pub session: Option<Source>,
+    /// The switch that was answered.
+    pub switch: Option<Switch>,
     /// Where it went, if anywhere.
     pub to: Option<Destination>,
     /// Status of the response that was begun; 0 if none was.
@@ -162,6 +168,8 @@ impl Record {
             family: None,
             dialect: None,
             way: Way::Local,
+            session: None,
+            switch: None,
             to: None,
             status: 0,
             error: None,

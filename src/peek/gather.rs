@@ -38,7 +38,7 @@ pub(super) struct Gather<T> {
     /// Keys whose value is complete.
     ended: KeySet,
     /// Keys that came, under any spelling.
-    seen: KeySet,
+    pub(super) seen: KeySet,
     pub(super) repeated: KeySet,
     pub(super) model: Value,
     pub(super) prompt_cache_key: Value,

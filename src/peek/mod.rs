@@ -147,6 +147,12 @@ impl Demand {
         ("metadata.user_id", Self::USER_ID),
     ];
 
+    /// The facts of both.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
     /// Whether every fact of `other` is demanded.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
@@ -164,7 +170,7 @@ impl BitOr for Demand {
     type Output = Self;
 
     fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        self.with(other)
     }
 }
 
@@ -382,6 +388,12 @@ impl<T: ToolNames> Peek<T> {
     #[must_use]
     pub fn span(&self, key: TopKey) -> Option<Span> {
         self.gather.span(key)
+    }
+
+    /// Root keys that came, counting spellings that a case-blind parser takes for them.
+    #[must_use]
+    pub const fn keys(&self) -> KeySet {
+        self.gather.seen
     }
 
     /// Root keys that came more than once, counting spellings that a case-blind parser takes for

@@ -35,6 +35,8 @@ pub struct Provider {
     pub default: bool,
     /// Which credential it gets.
     pub auth: ProviderAuth,
+    /// Whether it is told the session of a request whose model hit a mapping.
+    pub takes_sessions: bool,
     /// Value for requests of the Anthropic family that name no version themselves.
     pub anthropic_version: Option<String>,
     /// Models in match order.
@@ -58,6 +60,15 @@ pub struct Routed {
     pub imposter: bool,
     /// The model that the provider is asked for, where it is another than the client's.
     pub model: Option<String>,
+}
+
+impl Routed {
+    /// The model that the provider is asked for in the place of `model`, where a mapping hit.
+    #[must_use]
+    pub fn target<'a>(&'a self, model: &'a str) -> Option<&'a str> {
+        self.imposter
+            .then(|| self.model.as_deref().unwrap_or(model))
+    }
 }
 
 impl Table {
@@ -115,8 +126,16 @@ impl Table {
                 || id == default.provider
                     && provider.models.iter().all(Mapping::keeps_model)
                     && same_credential(&provider.auth)
+                    && !provider.takes_sessions
         });
         same.then_some(default)
+    }
+
+    /// Whether a request of the family may go to a provider that is told its session.
+    #[must_use]
+    pub fn takes_sessions(&self, family: Family) -> bool {
+        self.of(family)
+            .any(|(_, provider)| provider.takes_sessions && !provider.models.is_empty())
     }
 
     /// Whether any provider of the family names models.

@@ -11,6 +11,7 @@ fn provider(name: &str, default: bool, models: &[(&str, &str)]) -> Provider {
         family: Family::OpenAi,
         default,
         auth: ProviderAuth::none(),
+        takes_sessions: false,
         anthropic_version: None,
         models: models.collect(),
         list: Vec::new(),

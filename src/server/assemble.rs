@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::auth::{Client, Clients, Meters};
 use crate::buf::Budget;
-use crate::config::{self, Authentication, Config, ProviderDialect};
+use crate::config::{self, Authentication, Config, ProviderDialect, SessionForwarding};
 use crate::dialect::Family;
 use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
 use crate::http1::head::HeadLimits;
@@ -14,6 +14,7 @@ use crate::observe::{Metrics, Observer, ProviderMeter, ProviderMetrics};
 use crate::route::{Mapping, Pattern, Provider, Table};
 use crate::runtime::Gate;
 use crate::server::workers;
+use crate::switch::{self, Dictionary};
 use crate::tls::Acceptor;
 use crate::upstream::{self, Endpoint, Quota, Resolvers, Upstreams};
 
@@ -25,6 +26,7 @@ pub(super) struct Share {
     pub(super) budget: Budget,
     pub(super) observer: Observer,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) dictionary: Arc<Dictionary>,
 }
 
 impl Share {
@@ -38,6 +40,7 @@ impl Share {
             budget: Budget::new(memory.reservations),
             observer,
             metrics: Arc::new(Metrics::new(workers)),
+            dictionary: Arc::new(Dictionary::new(config.switches.max_entries)),
         }
     }
 
@@ -50,7 +53,14 @@ impl Share {
         };
         let (clients, metrics) = (Gate::new(self.handshakes), self.metrics.core(part.index));
         let (budget, observer) = (self.budget.clone(), self.observer.clone());
-        Lasting::new(quota, clients, (budget, observer, metrics), seed)
+        let dictionary = Arc::clone(&self.dictionary);
+        Lasting::new(
+            quota,
+            clients,
+            (budget, observer, metrics),
+            dictionary,
+            seed,
+        )
     }
 }
 
@@ -136,6 +146,7 @@ impl Plan {
             ),
             blocks: lasting.blocks.clone(),
             budget: lasting.budget.clone(),
+            dictionary: Arc::clone(&lasting.dictionary),
             stop: lasting.stop.clone(),
             ids: Rc::clone(&lasting.ids),
             metrics: Arc::clone(&lasting.metrics),
@@ -165,9 +176,14 @@ fn settings(config: &Config) -> Settings {
         server,
         limits,
         timeouts,
+        switches,
         ..
     } = config;
     Settings {
+        switches: switch::Gate {
+            enabled: switches.enabled,
+            responses: switches.responses,
+        },
         head: HeadLimits {
             bytes: limits.head_bytes,
             fields: limits.head_fields,
@@ -252,6 +268,7 @@ fn provider(provider: &config::Provider) -> Provider {
         models: provider.models.iter().map(mapping).collect(),
         list: provider.list.clone(),
         auth: provider.auth.clone(),
+        takes_sessions: provider.session_forwarding == SessionForwarding::OpencodeGo,
         anthropic_version: (family == Family::Anthropic)
             .then(|| anthropic_version(provider.anthropic_version.as_deref())),
     }

@@ -38,6 +38,7 @@ impl Operations for Operated {
             request_bytes,
             budget,
             observer,
+            dictionary,
             ..
         } = &self.share;
         let plan = self.published.plan();
@@ -49,6 +50,7 @@ impl Operations for Operated {
             block_limit_bytes: u64::try_from(block_limit).unwrap_or(u64::MAX),
             budget: budget.clone(),
             observer: observer.clone(),
+            dictionary: Arc::clone(dictionary),
         })
     }
 

@@ -8,21 +8,21 @@ use crate::buf::{Input, Pool};
 use crate::dialect::Dialect;
 use crate::http1::chunked::Decoder;
 use crate::http1::framing::BodyLength;
-use crate::json::Patch;
+use crate::json::{Patch, Patches};
 use crate::lane::body::Body;
-use crate::lane::flight::Flight;
+use crate::lane::flight::{Flight, whole};
 use crate::lane::inspect::{Inspection, Rigour};
-use crate::lane::request::patched;
 use crate::peek::{Demand, Peek};
 
 /// Bytes of white space that may follow the root.
 const TRAILING_MAX: u64 = 1 << 16;
 
 /// Wire identity (docs/ARCHITECTURE.md): what a provider decodes is what the client sent, however
-/// the bytes arrived, or the model replaced and nothing else; and nothing from the byte that closes the
+/// the bytes arrived, or the model replaced, or a session put in before everything else, and nothing
+/// else; and nothing from the byte that closes the
 /// root on is released before the body was accepted.
 ///
-/// The first byte chooses framing and patch, the second the size of the reads, the rest is the body.
+/// The first byte chooses framing and patches, the second the size of the reads, the rest is the body.
 pub fn wire_identity(data: &[u8]) {
     let [choice, step, body @ ..] = data else {
         return;
@@ -39,7 +39,7 @@ pub fn wire_identity(data: &[u8]) {
     } else {
         BodyLength::Known(body.len() as u64)
     };
-    let relayed = relay(&sent, length, step, choice & 2 != 0);
+    let relayed = relay(&sent, length, step, (choice & 2 != 0, choice & 4 != 0));
     let mut facts = Peek::new(Dialect::Chat, Demand::MODEL);
     let valid = facts.push(body).is_ok()
         && facts.finish().is_ok()
@@ -47,25 +47,19 @@ pub fn wire_identity(data: &[u8]) {
         && facts.trailing() <= TRAILING_MAX;
     let closed_at = facts.closed_at().and_then(|at| usize::try_from(at).ok());
     match relayed {
-        Relayed::Accepted { out, patch } => {
+        Relayed::Accepted { out, patches } => {
             assert!(valid, "a body was accepted that is no single JSON object");
             let decoded = if chunked { from_chunks(&out) } else { out };
-            let expected = match patch {
-                Some(patch) => crate::json::splice(body, &[patch]).unwrap_or_default(),
-                None => body.to_vec(),
-            };
+            let expected = crate::json::splice(body, patches.as_slice()).unwrap_or_default();
             assert!(decoded == expected, "the provider got other bytes");
         }
-        Relayed::Refused { out, patch } => {
+        Relayed::Refused { out, patches } => {
             assert!(!valid, "a good body was refused");
             let decoded = if chunked { from_chunks(&out) } else { out };
             let open = body
                 .get(..closed_at.unwrap_or(body.len()))
                 .unwrap_or_default();
-            let releasable = match patch {
-                Some(patch) => crate::json::splice(open, &[patch]).unwrap_or_default(),
-                None => open.to_vec(),
-            };
+            let releasable = crate::json::splice(open, patches.as_slice()).unwrap_or_default();
             assert!(
                 releasable.starts_with(&decoded),
                 "the provider got other bytes, or the closing one"
@@ -75,34 +69,49 @@ pub fn wire_identity(data: &[u8]) {
 }
 
 enum Relayed {
-    Accepted { out: Vec<u8>, patch: Option<Patch> },
-    Refused { out: Vec<u8>, patch: Option<Patch> },
+    Accepted { out: Vec<u8>, patches: Patches },
+    Refused { out: Vec<u8>, patches: Patches },
 }
 
-fn relay(sent: &[u8], length: BodyLength, step: usize, patching: bool) -> Relayed {
+/// The patches of a body whose facts are known so far, once those that were asked for are.
+fn patches_of(facts: Option<&Peek>, (model, session): (bool, bool)) -> Option<Patches> {
+    let mut patches = Patches::default();
+    let put = |start, end, text: &str| Patch {
+        start,
+        end,
+        replacement: text.as_bytes().into(),
+    };
+    if session {
+        let at = facts?.opened_at()?.saturating_add(1);
+        patches.add(put(at, at, r#""session_id":"s","#)).ok()?;
+    }
+    if model {
+        let span = facts?.model().found()?.span;
+        patches
+            .add(put(span.start, span.end, r#""another""#))
+            .ok()?;
+    }
+    Some(patches)
+}
+
+fn relay(sent: &[u8], length: BodyLength, step: usize, patching: (bool, bool)) -> Relayed {
     let mut input = Input::new(Pool::new(1 << 20));
     let inspection = Inspection::new(Dialect::Chat, Demand::MODEL, Rigour::Required, TRAILING_MAX);
     let mut body = Body::new(length, u64::MAX, false).inspected(Some(inspection));
     let mut out = Vec::new();
-    let mut patch = None;
-    let mut opened = !patching;
+    let mut patches = Patches::default();
+    let mut opened = false;
     let mut reads = sent.chunks(step);
     loop {
         if body.absorb(&mut input).is_err() {
-            return Relayed::Refused { out, patch };
+            return Relayed::Refused { out, patches };
         }
         let complete = body.is_complete();
         if !opened {
-            // A patch is sent in the first flight, once the span it replaces is known.
-            let model = body
-                .facts()
-                .and_then(|facts| facts.model().found().map(|m| m.span));
-            patch = model.map(|span| Patch {
-                start: span.start,
-                end: span.end,
-                replacement: b"\"another\"".as_slice().into(),
-            });
-            opened = patch.is_some() || complete;
+            // Patches are sent in the first flight, once the spans they replace are known.
+            let known = patches_of(body.facts(), patching);
+            opened = known.is_some() || complete;
+            patches = known.unwrap_or_default();
         }
         let count = body.releasable();
         if opened && (count > 0 || complete) {
@@ -110,7 +119,11 @@ fn relay(sent: &[u8], length: BodyLength, step: usize, patching: bool) -> Relaye
             let first = out.is_empty();
             let flight = Flight {
                 head: &[],
-                data: patched(data, patch.as_ref().filter(|_| first)),
+                data: if first {
+                    patches.around(data)
+                } else {
+                    whole(data)
+                },
                 last: complete,
                 chunked: length == BodyLength::Chunked,
                 ending: &[],
@@ -119,13 +132,13 @@ fn relay(sent: &[u8], length: BodyLength, step: usize, patching: bool) -> Relaye
             body.hand_on(&mut input, count);
         }
         if complete {
-            return Relayed::Accepted { out, patch };
+            return Relayed::Accepted { out, patches };
         }
         let Some(read) = reads.next() else {
-            return Relayed::Refused { out, patch };
+            return Relayed::Refused { out, patches };
         };
         let Some(room) = input.room(1 << 20) else {
-            return Relayed::Refused { out, patch };
+            return Relayed::Refused { out, patches };
         };
         if let Some(room) = room.get_mut(..read.len()) {
             room.copy_from_slice(read);
@@ -173,7 +186,7 @@ mod tests {
             b"[]",
         ];
         for body in bodies {
-            for choice in 0..4 {
+            for choice in 0..8 {
                 for step in [1, 2, 3, 7, 255] {
                     wire_identity(&[&[choice, step], body].concat());
                 }
@@ -183,7 +196,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn generated_bodies(choice in 0_u8..4, step: u8, text in "[a-z\\\\\"{}]{0,40}", tail in "[ \n}x]{0,5}") {
+        fn generated_bodies(choice in 0_u8..8, step: u8, text in "[a-z\\\\\"{}]{0,40}", tail in "[ \n}x]{0,5}") {
             let text = serde_json::to_string(&text).unwrap();
             let body = format!(r#"{{"messages":[{text}],"model":{text}}}{tail}"#);
             wire_identity(&[&[choice, step], body.as_bytes()].concat());

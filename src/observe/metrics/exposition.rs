@@ -24,6 +24,7 @@ use crate::observe::metrics::{
     CLASSES, CoreMetrics, DIALECTS, LANES, Metrics, ProviderCells, ProviderMetrics, wide,
 };
 use crate::observe::{EndReason, Observer};
+use crate::switch::{Dictionary, Switch};
 
 /// `Content-Type` of an exposition.
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
@@ -69,6 +70,8 @@ pub struct Scene {
     pub budget: Budget,
     /// Where records go.
     pub observer: Observer,
+    /// The ids that sessions got.
+    pub dictionary: Arc<Dictionary>,
 }
 
 impl Metrics {
@@ -100,6 +103,7 @@ impl Collector for Scrape {
         self.process(&mut page)?;
         self.clients(&mut page)?;
         self.exchanges(&mut page)?;
+        self.switches(&mut page)?;
         self.times(&mut page)?;
         self.upstream(&mut page)?;
         self.memory(&mut page)
@@ -231,6 +235,33 @@ impl Scrape {
             "response_bytes",
             "Bytes that clients took of responses, head and framing included",
             self.sum(|core| &core.response_bytes),
+        )
+    }
+
+    fn switches(&self, page: &mut Page<'_>) -> fmt::Result {
+        let answers = Switch::ALL.map(|switch| {
+            let total = self.total(|core| core.switches.get(switch as usize).map(Count::get));
+            ([("switch", switch.as_str())], total)
+        });
+        page.counts(
+            "switch_answers",
+            "Switches that were answered here",
+            answers,
+        )?;
+        page.level(
+            "switch_entries",
+            "Sessions with an id of their own at the providers",
+            wide(self.scene.dictionary.len()),
+        )?;
+        page.count(
+            "switch_refused",
+            "Requests for such an id that were forwarded because switches.max_entries is reached",
+            self.sum(|core| &core.switches_refused),
+        )?;
+        page.count(
+            "switch_aborted_upstream",
+            "Switches behind a body of more than a window, whose request a provider had in part",
+            self.sum(|core| &core.switches_aborted),
         )
     }
 

@@ -19,6 +19,7 @@ use crate::dialect::Dialect;
 use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
 use crate::observe::{EndReason, Record, Way};
+use crate::switch::Switch;
 
 pub use exposition::{CONTENT_TYPE, Scene};
 
@@ -53,6 +54,11 @@ pub struct CoreMetrics {
     pub gaps: Distribution,
     /// Exchanges that run.
     pub exchanges: Level,
+    switches: [Count; Switch::ALL.len()],
+    /// Sessions that got no id because the dictionary is full.
+    pub switches_refused: Count,
+    /// Requests that were answered here when they were partly sent already.
+    pub switches_aborted: Count,
     /// Exchanges that panicked.
     pub panics: Count,
     /// Client connections accepted.
@@ -87,6 +93,9 @@ impl CoreMetrics {
         count(by_lane.and_then(|lanes| lanes.get(lane)));
         if let Some(decline) = record.way.decline() {
             count(self.declines.get(decline as usize));
+        }
+        if let Some(switch) = record.switch {
+            count(self.switches.get(switch as usize));
         }
         count(self.ended.get(record.end as usize));
         self.request_bytes.add(record.request_bytes);

@@ -4,6 +4,7 @@ use super::exposition::Merged;
 use super::*;
 use crate::buf::Budget;
 use crate::observe::{AccessLog, Destination, Recorder, RequestIds};
+use crate::switch::Dictionary;
 
 fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> String {
     let recorder = Recorder::start(AccessLog::None).unwrap();
@@ -14,6 +15,7 @@ fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> S
         block_limit_bytes: 1 << 20,
         budget: Budget::new(1 << 20),
         observer: recorder.observer(),
+        dictionary: Arc::new(Dictionary::new(1)),
     };
     let text = metrics.exposition(scene);
     recorder.finish();

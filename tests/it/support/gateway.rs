@@ -55,6 +55,8 @@ pub(crate) struct Setup {
     more: String,
     /// Hard limit of open files, if not that of the tests.
     descriptors: Option<u64>,
+    /// Environment variables, by name.
+    variables: Vec<(String, String)>,
     /// Lines of standard output after which nobody reads on.
     lines_read: usize,
 }
@@ -76,6 +78,7 @@ impl Setup {
             server_keys: String::new(),
             listed: String::new(),
             more: String::new(),
+            variables: Vec::new(),
             lines_read: usize::MAX,
             descriptors: None,
         }
@@ -200,6 +203,12 @@ impl Setup {
         self
     }
 
+    /// With this environment variable.
+    pub(crate) fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
     fn yaml(&self) -> String {
         let mut yaml = format!(
             "server: {{ listen: [\"{}\"], half_close: {}{} }}\n",
@@ -247,6 +256,9 @@ impl Setup {
             .arg("--config")
             .arg(config.path())
             .env("LANEGATE_TEST_KEY", SECRET)
+            .env_remove("LANEGATE_SWITCHES_ENABLED")
+            .env_remove("IMPOSTER_WHO_MESSAGE_ENABLED")
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
