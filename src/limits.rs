@@ -115,7 +115,7 @@ pub const TOOL_NAME_BYTES_MAX: usize = 128;
 
 /// Bytes of the last user text, decoded and without white space around it, beyond which it is not
 /// kept (per body). The longest switch literal has 12.
-pub const USER_TEXT_BYTES_MAX: usize = 256;
+pub const USER_TEXT_BYTES_MAX: usize = 64;
 
 /// Bytes of the window that a compressed body may ask for (per body). Encoders take 2 to 8 MiB unless
 /// told otherwise; RFC 9659 names 8 MiB as what every decoder of zstd has.

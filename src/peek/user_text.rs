@@ -86,7 +86,7 @@ impl UserTexts {
         match (self.found, done) {
             (true, true) if self.last.beyond => Fact::BeyondBound,
             (true, true) => {
-                let text = std::str::from_utf8(&self.last.bytes).unwrap_or_default();
+                let text = std::str::from_utf8(self.last.bytes.as_slice()).unwrap_or_default();
                 Fact::Found(LastUserText(text))
             }
             (_, _) if closed => Fact::Absent,
@@ -95,10 +95,57 @@ impl UserTexts {
     }
 }
 
+/// Bytes of a text: in place up to the bound, so that texts which are no switch allocate nothing.
+#[derive(Clone)]
+struct Kept {
+    inline: [u8; USER_TEXT_BYTES_MAX],
+    len: usize,
+    /// All of them, once they are more than that.
+    spilled: Vec<u8>,
+}
+
+impl Kept {
+    const fn new() -> Self {
+        Self {
+            inline: [0; USER_TEXT_BYTES_MAX],
+            len: 0,
+            spilled: Vec::new(),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+        self.spilled.clear();
+    }
+
+    fn extend_from_slice(&mut self, more: &[u8]) {
+        let end = self.len + more.len();
+        match self.inline.get_mut(self.len..end) {
+            Some(room) if self.spilled.is_empty() => room.copy_from_slice(more),
+            _ => {
+                if self.spilled.is_empty() {
+                    let kept = self.inline.get(..self.len).unwrap_or_default();
+                    self.spilled.extend_from_slice(kept);
+                }
+                self.spilled.extend_from_slice(more);
+            }
+        }
+        self.len = end;
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        if self.spilled.is_empty() {
+            self.inline.get(..self.len).unwrap_or_default()
+        } else {
+            &self.spilled
+        }
+    }
+}
+
 #[derive(Clone)]
 struct Draft {
     /// The text from its first byte that is not white space; unbounded: from its first byte.
-    bytes: Vec<u8>,
+    bytes: Kept,
     /// A character whose bytes have not all come.
     partial: [u8; 4],
     partial_len: usize,
@@ -112,7 +159,7 @@ struct Draft {
 
 impl Draft {
     fn new(capture: Capture) -> Self {
-        let (bytes, unescape) = (Vec::new(), Unescape::default());
+        let (bytes, unescape) = (Kept::new(), Unescape::default());
         let (partial, partial_len) = ([0; 4], 0);
         Self {
             bytes,
@@ -159,9 +206,9 @@ impl Draft {
             if self.beyond {
                 return;
             }
-            let inside = !self.bytes.is_empty() && self.partial_len == 0 && !self.gap;
+            let inside = self.bytes.len > 0 && self.partial_len == 0 && !self.gap;
             let room = if inside {
-                USER_TEXT_BYTES_MAX - self.bytes.len()
+                USER_TEXT_BYTES_MAX - self.bytes.len
             } else {
                 0
             };
@@ -189,9 +236,9 @@ impl Draft {
         self.partial_len = 0;
         let character = &self.partial[..len];
         let blank = std::str::from_utf8(character).is_ok_and(|c| c.trim().is_empty());
-        let fits = !self.gap && self.bytes.len() + len <= USER_TEXT_BYTES_MAX;
+        let fits = !self.gap && self.bytes.len + len <= USER_TEXT_BYTES_MAX;
         match (blank, fits) {
-            (true, _) if self.bytes.is_empty() => {}
+            (true, _) if self.bytes.len == 0 => {}
             (_, true) => self.bytes.extend_from_slice(character),
             (true, false) => self.gap = true,
             (false, false) => self.beyond = true,
