@@ -29,7 +29,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("upstream", 3, &["tls"]),
     ("lane", 3, &["tls"]),
     ("ledger", 3, &[]),
-    ("observe", 3, &["lane"]),
+    ("observe", 3, &["lane", "ledger"]),
     ("failure", 4, &[]),
     ("config", 5, &[]),
     ("local", 5, &[]),
@@ -73,7 +73,8 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("memchr", &["bench", "http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
-    ("sha2", &["auth"]),
+    ("rusqlite", &["ledger"]),
+    ("sha2", &["auth", "identity", "peek"]),
 ];
 
 /// Capabilities, and the only modules that may name them.

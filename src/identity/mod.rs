@@ -1,0 +1,8 @@
+//! Whose request it is, as far as its client says: labels, and nothing that decides.
+//!
+//! An identity groups records. It never authorises, bills, routes or delays (decision I7), so that whatever a
+//! client claims here costs nobody but itself.
+
+pub mod conversation;
+
+pub use conversation::{Identity, Key, KeyKind, Named, Reading, is_label, read};
