@@ -248,8 +248,9 @@ pub const CONVERSATION_GROUPS_MAX: usize = 100;
 /// Parts that the window of the adoption numbers is made of.
 pub const ADOPTION_PARTS: usize = 24;
 
-/// Bytes of the client's model in a row; a longer name is cut.
-pub const ROW_MODEL_BYTES_MAX: usize = 256;
+/// Bytes of the client's model in a row, and of a record that every exchange carries; a longer name is
+/// cut. Names of models have 10 to 50.
+pub const ROW_MODEL_BYTES_MAX: usize = 64;
 
 /// Body bytes that must come within `timeouts.request_progress` while a provider waits for them. At
 /// the default of 10 s that is 13 kbit/s, less than any network that carries an agent.

@@ -14,6 +14,7 @@ use lanegate::coding;
 use lanegate::config;
 use lanegate::http1;
 use lanegate::lane;
+use lanegate::ledger;
 use lanegate::peek;
 
 /// A fuzz target and what it calls.
@@ -28,6 +29,7 @@ const TARGETS: &[Target] = &[
     ("http1_chunked", http1::fuzzing::chunked),
     ("json_scan", peek::fuzzing::scan),
     ("peek_agrees", peek::fuzzing::facts),
+    ("outcome", ledger::fuzz),
     ("patch", peek::fuzzing::patch),
     ("wire_identity", lane::fuzzing::wire_identity),
 ];

@@ -12,8 +12,8 @@ use crate::auth::Scheme;
 use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
-    Admin, Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom,
-    Server, Timeouts, Workers,
+    Admin, Authentication, Config, Driver, HalfClose, Identity, KeyFrom, Limits, Provider,
+    SecretFrom, Server, Store, StoreUrl, Timeouts, Workers,
 };
 use crate::observe::AccessLog;
 
@@ -32,6 +32,8 @@ fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     write_limits(out, config.limits)?;
     write_timeouts(out, config.timeouts)?;
     writeln!(out, "log:\n  access: {}", access(config.log.access))?;
+    write_identity(out, config.identity)?;
+    write_store(out, &config.store)?;
     writeln!(out, "providers:")?;
     config
         .providers
@@ -169,6 +171,25 @@ fn write_limits(out: &mut String, limits: Limits) -> fmt::Result {
     )?;
     writeln!(out, "  connections: {}", limits.connections)?;
     writeln!(out, "  handshakes: {}", limits.handshakes)
+}
+
+fn write_identity(out: &mut String, identity: Identity) -> fmt::Result {
+    let window = show_duration(identity.adoption_window);
+    writeln!(out, "identity:\n  adoption_window: {window}")?;
+    writeln!(out, "  native: {}", identity.native)
+}
+
+fn write_store(out: &mut String, store: &Store) -> fmt::Result {
+    let url = match &store.url {
+        StoreUrl::None => "none".to_owned(),
+        StoreUrl::Memory => "memory:".to_owned(),
+        StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
+    };
+    writeln!(out, "store:\n  url: {}", quoted(&url))?;
+    writeln!(out, "  retention: {}", show_duration(store.retention))?;
+    writeln!(out, "  max_bytes: {}", show_size(store.max_bytes))?;
+    let flush = show_duration(store.flush_interval);
+    writeln!(out, "  flush_interval: {flush}")
 }
 
 const fn access(log: AccessLog) -> &'static str {

@@ -32,6 +32,7 @@ mod read;
 mod resolve;
 mod restart;
 mod schema;
+mod store;
 
 pub use admin::Admin;
 pub use base_url::{BaseUrl, BaseUrlError};
@@ -42,6 +43,7 @@ pub use limits::{Limits, MemorySplit};
 pub use models::ModelMapping;
 pub(crate) use quantity::{parse_duration, parse_size};
 pub use schema::key_paths;
+pub use store::{Identity, Store, StoreUrl};
 
 use resolve::Sources;
 
@@ -60,6 +62,10 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Where records go.
     pub log: Log,
+    /// Conversations.
+    pub identity: Identity,
+    /// The ledger.
+    pub store: Store,
     /// In the order of the file, disabled ones included; at least one is enabled.
     pub providers: Vec<Provider>,
 }
@@ -471,6 +477,8 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         limits: Limits::default(),
         timeouts,
         log: Log::default(),
+        identity: Identity::default(),
+        store: Store::default(),
         providers: vec![
             provider(ProviderDialect::OpenAi),
             provider(ProviderDialect::Anthropic),

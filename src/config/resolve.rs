@@ -14,6 +14,7 @@ use crate::config::provider;
 use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
 use crate::config::schema::{LIMITS, LOG, ROOT, SERVER, SERVER_TLS, TIMEOUTS};
+use crate::config::store;
 use crate::config::{
     Authentication, Config, ConfigError, Driver, HalfClose, Log, Server, ServerTls, Timeouts,
     Workers,
@@ -71,6 +72,8 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let timeouts = timeouts(&mut reader, &section);
     let section = reader.subsection(&root, "log", &LOG);
     let log = log(&mut reader, &section);
+    let identity = store::identity(&mut reader, &root);
+    let store = store::store(&mut reader, &root);
     let providers = provider::all(&mut reader, &root, timeouts, sources);
     match ConfigError::from_failures(reader.failures) {
         Some(error) => Err(error),
@@ -81,6 +84,8 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
             limits,
             timeouts,
             log,
+            identity,
+            store,
             providers,
         }),
     }

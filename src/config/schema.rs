@@ -21,16 +21,11 @@ pub(super) const ROOT: Keys = Keys {
         "limits",
         "timeouts",
         "log",
+        "identity",
+        "store",
         "providers",
     ],
-    later: &[
-        "faces",
-        "identity",
-        "plugins",
-        "prompt_sources",
-        "store",
-        "switches",
-    ],
+    later: &["faces", "plugins", "prompt_sources", "switches"],
 };
 
 pub(super) const SERVER: Keys = Keys {
@@ -147,6 +142,16 @@ pub(super) const LOG: Keys = Keys {
     later: &[],
 };
 
+pub(super) const IDENTITY: Keys = Keys {
+    known: &["adoption_window", "native"],
+    later: &["authority_key_file"],
+};
+
+pub(super) const STORE: Keys = Keys {
+    known: &["url", "retention", "max_bytes", "flush_interval"],
+    later: &[],
+};
+
 pub(super) const MODEL: Keys = Keys {
     known: &["from", "to"],
     later: &["caching", "input", "max_tokens", "reasoning_efforts"],
@@ -165,6 +170,8 @@ pub fn key_paths() -> Vec<String> {
         ("limits.", &LIMITS),
         ("timeouts.", &TIMEOUTS),
         ("log.", &LOG),
+        ("identity.", &IDENTITY),
+        ("store.", &STORE),
         ("providers[].", &PROVIDER),
         ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
         ("providers[].models[].", &MODEL),

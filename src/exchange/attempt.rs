@@ -10,6 +10,7 @@ use crate::clock;
 use crate::exchange::decide::Forward;
 use crate::exchange::plan::{Planned, plan};
 use crate::exchange::respond::{self, Interim, Stop, beside, client_gone, prepare};
+use crate::exchange::told::note;
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
 use crate::http1::hop::ConnectionOptions;
@@ -45,6 +46,7 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
         Err(failure) => fail(client, &mut forward, failure).await,
     };
     forward.account(&mut client.record);
+    note(&mut client.record, &forward.body);
     next
 }
 
@@ -211,6 +213,7 @@ async fn attempt(
         body: &mut forward.body,
     };
     sender.commit(&mut source);
+    note(&mut client.record, &forward.body);
     connection.stream.set_patience(idle, idle);
     match prepare(&asked, &mut receiver, core.stop.is_set()) {
         Ok(prepared) => {
@@ -265,11 +268,7 @@ async fn send(
                     Ok(prepared) => {
                         connection.stream.set_patience(idle, idle);
                         client.answering.set(prepared.answering());
-                        let client = (
-                            core.settings.watched(stream),
-                            &mut client.record,
-                            &*core.metrics,
-                        );
+                        let client = (core.settings.watched(stream), &mut client.record, core);
                         let upstream = (receiver, connection);
                         return Sent::Beside(beside(client, upstream, prepared, sending).await);
                     }

@@ -8,7 +8,9 @@ use crate::coding::Codings;
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::admit::{Admission, admit};
+use crate::exchange::outcome::{self, Report};
 use crate::exchange::reject::Rejection;
+use crate::exchange::told::{identify, wishes};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
 use crate::http1::head::{RequestHead, Version, field, values};
@@ -26,6 +28,8 @@ use crate::route::{Routed, guess_family, match_path};
 pub(super) enum Decision {
     /// Answered here.
     Local(Answer),
+    /// The report of an outcome, whose body is still to be read.
+    Report(Box<Report>),
     /// Refused. `unread` if a body follows that was not read.
     Reject {
         /// The answer.
@@ -173,6 +177,15 @@ fn judge(
     }
     let expects_continue = expectation(head, bytes)?;
     let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
+    if method == b"POST" && path == outcome::PATH && core.ledger.is_some() {
+        return Ok(Decision::Report(Box::new(Report {
+            id,
+            length,
+            expects_continue: expects_continue && head.version == Version::Http11,
+            keeps_open: keeps_open(head, bytes),
+            _admission: admit(core, head, bytes, record)?,
+        })));
+    }
     let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
     let admission = admit(core, head, bytes, record)?;
     if matches!(length, BodyLength::Known(bytes) if bytes > core.settings.body_bytes) {
@@ -192,7 +205,8 @@ fn judge(
         codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
         length,
     };
-    let (route, inspection) = read_for(core, matched.family, content)?;
+    identify(core, head, bytes, record);
+    let (route, inspection) = read_for(core, matched.family, content, wishes(core, record))?;
     let judged = inspection.is_some() && content.dialect.is_some();
     Ok(Decision::Forward(Box::new(Forward {
         asked: Asked {
@@ -246,11 +260,12 @@ impl Content {
     }
 }
 
-/// The route that is known at the head, and what the body is read for.
+/// The route that is known at the head, and what the body is read for; `wishes` beside what is needed.
 fn read_for(
     core: &Core,
     family: Family,
     content: Content,
+    wishes: Demand,
 ) -> Result<(Option<Routed>, Option<Inspection>), Failure> {
     let default = || core.table.default_of(family).ok_or(Failure::NoProvider);
     let only = core.table.only(family);
@@ -271,13 +286,15 @@ fn read_for(
     match (content.dialect, only) {
         // Who needs no fact of compressed bytes lets them pass.
         (_, Some(only)) if content.codings.is_coded() => Ok((Some(only), None)),
-        (Some(dialect), Some(only)) => Ok((
-            Some(only),
-            inspect(dialect, Demand::NOTHING, Rigour::Structure),
-        )),
+        (Some(dialect), Some(only)) => {
+            Ok((Some(only), inspect(dialect, wishes, Rigour::Structure)))
+        }
         (None, Some(only)) => Ok((Some(only), None)),
         (Some(dialect), None) => match choose(asks) {
-            Lane::Wire => Ok((None, inspect(dialect, Demand::MODEL, Rigour::Required))),
+            Lane::Wire => Ok((
+                None,
+                inspect(dialect, Demand::MODEL | wishes, Rigour::Required),
+            )),
             Lane::Canonical(decline) => Err(Failure::ContentCoding(decline)),
         },
         (None, None) if content.json && content.codings != Codings::Unreadable => {

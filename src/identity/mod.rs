@@ -5,4 +5,4 @@
 
 pub mod conversation;
 
-pub use conversation::{Identity, Key, KeyKind, Named, Reading, is_label, read};
+pub use conversation::{Identity, Inline, Key, KeyKind, Named, Reading, is_label, read};

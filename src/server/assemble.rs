@@ -1,5 +1,6 @@
 //! From a configuration to what the cores work with.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -7,8 +8,9 @@ use crate::auth::{Client, Clients, Meters};
 use crate::buf::Budget;
 use crate::config::{self, Authentication, Config, ProviderDialect};
 use crate::dialect::Family;
-use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
+use crate::exchange::{Core, HalfClose, Lasting, Settings, Telling, anthropic_version};
 use crate::http1::head::HeadLimits;
+use crate::ledger::{Desk, Ledger};
 use crate::limits::Part;
 use crate::observe::{Metrics, Observer, ProviderMeter, ProviderMetrics};
 use crate::route::{Mapping, Pattern, Provider, Table};
@@ -25,6 +27,7 @@ pub(super) struct Share {
     pub(super) budget: Budget,
     pub(super) observer: Observer,
     pub(super) metrics: Arc<Metrics>,
+    ledger: Vec<Telling>,
 }
 
 impl Share {
@@ -38,7 +41,26 @@ impl Share {
             budget: Budget::new(memory.reservations),
             observer,
             metrics: Arc::new(Metrics::new(workers)),
+            ledger: Vec::new(),
         }
+    }
+
+    /// The same share, with this ledger.
+    pub(super) fn with_ledger(mut self, ledger: &Ledger) -> Self {
+        let tellers = (0..self.metrics.cores()).map_while(|core| ledger.teller(core));
+        let desk = ledger.desk();
+        self.ledger = tellers
+            .map(|teller| Telling {
+                teller,
+                desk: desk.clone(),
+            })
+            .collect();
+        self
+    }
+
+    /// Where the ledger is asked, if there is one.
+    pub(super) fn desk(&self) -> Option<&Desk> {
+        self.ledger.first().map(|ledger| &ledger.desk)
     }
 
     /// What one core has from its start on; `seed` makes its request ids its own.
@@ -50,7 +72,8 @@ impl Share {
         };
         let (clients, metrics) = (Gate::new(self.handshakes), self.metrics.core(part.index));
         let (budget, observer) = (self.budget.clone(), self.observer.clone());
-        Lasting::new(quota, clients, (budget, observer, metrics), seed)
+        let ledger = self.ledger.get(part.index).cloned();
+        Lasting::new(quota, clients, (budget, observer, metrics), seed).telling(ledger)
     }
 }
 
@@ -63,6 +86,7 @@ pub(super) struct Plan {
     pub(super) config: Arc<Config>,
     table: Arc<Table>,
     clients: Option<Arc<Clients>>,
+    locals: Vec<bool>,
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
@@ -108,6 +132,7 @@ impl Plan {
             clients: clients(&config.authentication, meters),
             table: Arc::new(Table::new(enabled(&config).map(provider).collect())),
             resolvers: Resolvers::start(&endpoints, resolvers),
+            locals: enabled(&config).map(is_local).collect(),
             endpoints,
             settings: settings(&config),
             tls: tls.cloned(),
@@ -129,6 +154,8 @@ impl Plan {
             tls: self.tls.clone(),
             table: Arc::clone(&self.table),
             clients: self.clients.clone(),
+            locals: self.locals.clone(),
+            ledger: lasting.ledger.clone(),
             upstreams: Upstreams::new(
                 &self.endpoints,
                 &lasting.quota,
@@ -186,7 +213,18 @@ fn settings(config: &Config) -> Settings {
         client_write: timeouts.client_write,
         reservation: timeouts.reservation,
         linger: timeouts.linger,
+        native_identity: config.identity.native,
     }
+}
+
+/// Whether a provider is on this machine (decision I3): it says so, or its address does.
+fn is_local(provider: &config::Provider) -> bool {
+    let host = provider.base_url.host.as_str();
+    let inner = host.trim_start_matches('[').trim_end_matches(']');
+    let address = inner.parse::<IpAddr>();
+    provider.local
+        || host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 fn enabled(config: &Config) -> impl Iterator<Item = &config::Provider> {

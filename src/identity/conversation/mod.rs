@@ -49,7 +49,15 @@ impl<const N: usize> Inline<N> {
         Some(whole)
     }
 
-    /// The text. Nothing but ASCII is ever put in.
+    /// As many whole characters of a text as fit.
+    #[must_use]
+    pub fn cut(text: &str) -> Self {
+        let end = text.floor_char_boundary(N);
+        let fits = text.get(..end).unwrap_or_default();
+        Self::joined(&[fits.as_bytes()]).unwrap_or(Self::EMPTY)
+    }
+
+    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         let text = self.bytes.get(..self.len).unwrap_or_default();
@@ -286,8 +294,7 @@ pub fn read<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, native: bool
         let value = first[named as usize];
         value.filter(|value| is_label(value, named.bytes_max()))
     };
-    let invalid =
-        Named::ALL.map(|named| first[named as usize].is_some() && valid(named).is_none());
+    let invalid = Named::ALL.map(|named| first[named as usize].is_some() && valid(named).is_none());
     let key = |named| valid(named).and_then(Key::client);
     let client = key(Named::Conversation).map(|key| (KeyKind::Client, key));
     let natives = natives.keys().filter(|_| client.is_none());

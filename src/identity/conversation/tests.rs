@@ -47,7 +47,10 @@ fn a03_an_id_of_128_bytes_is_valid_and_of_129_absent() {
         Some(format!("c:{longest}"))
     );
     let beyond = of(&[(CONVERSATION, &"a".repeat(129))]);
-    assert_eq!((session(beyond), beyond.invalid), (None, [true, false, false]));
+    assert_eq!(
+        (session(beyond), beyond.invalid),
+        (None, [true, false, false])
+    );
 }
 
 #[test]
@@ -55,13 +58,19 @@ fn a04_an_agent_of_64_bytes_is_kept_and_of_65_absent() {
     let longest = "b".repeat(64);
     assert_eq!(agent(of(&[(AGENT, &longest)])), Some(longest));
     let beyond = of(&[(AGENT, &"b".repeat(65))]);
-    assert_eq!((agent(beyond), beyond.invalid), (None, [false, true, false]));
+    assert_eq!(
+        (agent(beyond), beyond.invalid),
+        (None, [false, true, false])
+    );
 }
 
 #[test]
 fn a05_an_empty_value_is_absent() {
     let empty = of(&[(CONVERSATION, "")]);
-    assert_eq!((session(empty), empty.invalid), (None, [true, false, false]));
+    assert_eq!(
+        (session(empty), empty.invalid),
+        (None, [true, false, false])
+    );
 }
 
 #[test]
@@ -144,7 +153,11 @@ fn a15_the_fields_are_judged_each_on_its_own() {
 
 #[test]
 fn nothing_is_said_by_other_fields() {
-    let silent = of(&[("Host", "a"), ("X-Router-Conversatiom", "a"), ("x-session-id", "a")]);
+    let silent = of(&[
+        ("Host", "a"),
+        ("X-Router-Conversatiom", "a"),
+        ("x-session-id", "a"),
+    ]);
     assert_eq!(silent.identity, None);
     assert_eq!(silent.invalid, [false; 3]);
 }
@@ -159,7 +172,11 @@ fn a44_sub_agents_of_claude_code_never_blend_with_their_session() {
         ("x-claude-code-parent-agent-id", "X@é"),
     ];
     assert_eq!(session(of(&main)), None, "off unless asked for");
-    let (main, sub, deeper) = (reading(&main, true), reading(&sub, true), reading(&deeper, true));
+    let (main, sub, deeper) = (
+        reading(&main, true),
+        reading(&sub, true),
+        reading(&deeper, true),
+    );
     assert_eq!(session(main).as_deref(), Some("n:S"));
     assert_eq!(parent(main), None);
     let key = session(sub).unwrap();
@@ -182,7 +199,11 @@ fn the_fields_of_the_contract_go_before_native_ids() {
         true,
     );
     assert_eq!(session(both).as_deref(), Some("c:c"));
-    assert_eq!(parent(both), None, "a native parent belongs to a native key");
+    assert_eq!(
+        parent(both),
+        None,
+        "a native parent belongs to a native key"
+    );
     let kind = both.identity.unwrap().session.unwrap().0;
     assert_eq!(kind, KeyKind::Client);
 }
@@ -203,7 +224,11 @@ fn every_agent_is_known_by_its_own_field() {
             "n:o",
             Some("n:p"),
         ),
-        (&[("X-Session-Id", "no good"), ("session-id", "s")], "n:s", None),
+        (
+            &[("X-Session-Id", "no good"), ("session-id", "s")],
+            "n:s",
+            None,
+        ),
     ] {
         let reading = reading(fields, true);
         assert_eq!(session(reading).as_deref(), Some(key), "{fields:?}");
@@ -218,11 +243,17 @@ fn the_longest_native_key_fits() {
         ("x-claude-code-session-id", id.as_str()),
         ("x-claude-code-agent-id", "a"),
     ];
-    assert_eq!(session(reading(&fields, true)).unwrap().len(), KEY_BYTES_MAX);
+    assert_eq!(
+        session(reading(&fields, true)).unwrap().len(),
+        KEY_BYTES_MAX
+    );
 }
 
 #[test]
 fn nothing_shows_an_id_by_accident() {
     let shown = format!("{:?}", of(&[(CONVERSATION, "secret-id"), (AGENT, "agent")]));
-    assert!(!shown.contains("secret-id") && !shown.contains("agent\""), "{shown}");
+    assert!(
+        !shown.contains("secret-id") && !shown.contains("agent\""),
+        "{shown}"
+    );
 }

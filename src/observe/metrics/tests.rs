@@ -6,7 +6,7 @@ use crate::buf::Budget;
 use crate::observe::{AccessLog, Destination, Recorder, RequestIds};
 
 fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> String {
-    let recorder = Recorder::start(AccessLog::None).unwrap();
+    let recorder = Recorder::start(AccessLog::None, None).unwrap();
     let scene = Scene {
         generation: 1,
         is_ready: true,
@@ -14,6 +14,7 @@ fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> S
         block_limit_bytes: 1 << 20,
         budget: Budget::new(1 << 20),
         observer: recorder.observer(),
+        ledger: LedgerScene::default(),
     };
     let text = metrics.exposition(scene);
     recorder.finish();

@@ -55,6 +55,10 @@ pub(crate) struct Setup {
     more: String,
     /// Hard limit of open files, if not that of the tests.
     descriptors: Option<u64>,
+    /// What a shell does before it becomes the gateway.
+    within: Option<String>,
+    /// More variables of its environment.
+    env: Vec<(&'static str, String)>,
     /// Lines of standard output after which nobody reads on.
     lines_read: usize,
 }
@@ -78,6 +82,8 @@ impl Setup {
             more: String::new(),
             lines_read: usize::MAX,
             descriptors: None,
+            within: None,
+            env: Vec::new(),
         }
     }
 
@@ -187,6 +193,18 @@ impl Setup {
         self
     }
 
+    /// Starts in a shell that did this first.
+    pub(crate) fn within(mut self, commands: &str) -> Self {
+        self.within = Some(commands.to_owned());
+        self
+    }
+
+    /// One more variable of its environment.
+    pub(crate) fn env(mut self, name: &'static str, value: &str) -> Self {
+        self.env.push((name, value.to_owned()));
+        self
+    }
+
     /// Nobody reads the access log: the pipe of standard output stays open and fills.
     pub(crate) fn unread_log(mut self) -> Self {
         self.lines_read = 1;
@@ -232,12 +250,13 @@ impl Setup {
         let mut config = NamedTempFile::with_suffix(".yaml").unwrap();
         config.write_all(self.yaml().as_bytes()).unwrap();
         let binary = env!("CARGO_BIN_EXE_lanegate");
-        let mut command = match self.descriptors {
+        let limited = self.descriptors.map(|limit| format!("ulimit -n {limit}"));
+        let mut command = match limited.as_ref().or(self.within.as_ref()) {
             None => Command::new(binary),
-            Some(limit) => {
+            Some(first) => {
                 let mut shell = Command::new("sh");
-                let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
-                shell.args(["-c", &limited, binary]);
+                let commands = format!("{first} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &commands, binary]);
                 shell
             }
         };
@@ -247,6 +266,7 @@ impl Setup {
             .arg("--config")
             .arg(config.path())
             .env("LANEGATE_TEST_KEY", SECRET)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
