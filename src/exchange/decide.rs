@@ -177,12 +177,13 @@ fn judge(
     }
     let expects_continue = expectation(head, bytes)?;
     let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
+    let expects_continue = expects_continue && head.version == Version::Http11;
     if method == b"POST" && path == outcome::PATH && core.ledger.is_some() {
         return Ok(Decision::Report(Box::new(Report {
             id,
             length,
-            expects_continue: expects_continue && head.version == Version::Http11,
-            keeps_open: keeps_open(head, bytes),
+            expects_continue,
+            keeps_open: stays_open,
             _admission: admit(core, head, bytes, record)?,
         })));
     }
@@ -214,7 +215,7 @@ fn judge(
             family: matched.family,
             dialect: content.dialect,
             chunked: length == BodyLength::Chunked,
-            expects_continue: expects_continue && head.version == Version::Http11,
+            expects_continue,
             version: head.version,
             is_head: method == b"HEAD",
             wants_trailers: wants_trailers(head, bytes),

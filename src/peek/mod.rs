@@ -142,12 +142,13 @@ impl Demand {
     pub const ALL: Self = Self((1 << 7) - 1);
 
     /// Those that are read for, with the word for each; the stream flag is always known.
-    const NAMED: [(&'static str, Self); 5] = [
+    const NAMED: [(&'static str, Self); 6] = [
         ("model", Self::MODEL),
         ("last_user_text", Self::USER_TEXT),
         ("tool_names", Self::TOOL_NAMES),
         ("session_fields", Self::SESSION_FIELDS),
         ("metadata.user_id", Self::USER_ID),
+        ("fingerprint", Self::FINGERPRINT),
     ];
 
     /// Whether every fact of `other` is demanded.
