@@ -198,15 +198,18 @@ pub const RECENT_ANSWERS: usize = 8 * 1024;
 /// Changes that wait for the store (about 20 MiB); one more is lost, with a count.
 pub const CHANGES_QUEUED: usize = 64 * 1024;
 
-/// Changes in one transaction, and rows that one step of the retention deletes from a table.
+/// Changes in one transaction.
 pub const LEDGER_BATCH_ROWS: usize = 1024;
 
 /// Rows that one step of the retention deletes from each table: a few milliseconds of the store.
 pub const PRUNE_ROWS: u32 = 1024;
 
-/// Pause between two steps of the retention that found something to delete, milliseconds; ten times
-/// that where there was nothing.
-pub const PRUNE_PAUSE_MS: u64 = 1_000;
+/// Pause between two steps of the retention where there is more to delete, milliseconds: 20,000 rows of each
+/// table a second, faster than rows come.
+pub const PRUNE_PAUSE_MS: u64 = 50;
+
+/// Interval at which the store is looked at for rows to delete, milliseconds.
+pub const PRUNE_LOOK_MS: u64 = 5_000;
 
 /// Questions that wait for the ledger at a time, those of operators included.
 pub const QUESTIONS_QUEUED: usize = 256;

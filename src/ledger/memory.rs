@@ -34,14 +34,39 @@ impl Answered {
 }
 
 /// Tables in memory, oldest rows first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Memory {
+    /// The oldest rows give way to the newest beyond this.
+    bytes_max: u64,
     decisions: VecDeque<Decision>,
     remote: VecDeque<Answered>,
     local: VecDeque<Answered>,
 }
 
 impl Memory {
+    pub(super) const fn new(bytes_max: u64) -> Self {
+        Self {
+            bytes_max,
+            decisions: VecDeque::new(),
+            remote: VecDeque::new(),
+            local: VecDeque::new(),
+        }
+    }
+
+    /// Drops the oldest of all rows.
+    fn drop_oldest(&mut self) {
+        let first = |table: &VecDeque<Answered>| table.front().map_or(i64::MAX, |it| it.row.at_ms);
+        let (remote, local) = (first(&self.remote), first(&self.local));
+        let decision = self.decisions.front().map_or(i64::MAX, |it| it.at_ms);
+        if decision <= remote.min(local) {
+            drop(self.decisions.pop_front());
+        } else if remote <= local {
+            drop(self.remote.pop_front());
+        } else {
+            drop(self.local.pop_front());
+        }
+    }
+
     const fn table(&self, table: Table) -> &VecDeque<Answered> {
         match table {
             Table::Remote => &self.remote,
@@ -74,6 +99,9 @@ impl Memory {
 impl Store for Memory {
     fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         for change in changes {
+            while self.bytes() >= self.bytes_max.max(ROW_BYTES) {
+                self.drop_oldest();
+            }
             match change {
                 Change::Decided(row) => self.decisions.push_back(Decision::clone(row)),
                 Change::Observed(row) => {
@@ -146,14 +174,6 @@ impl Store for Memory {
             more |= drop_before(rows, |row| row.row.at_ms < keep.since_ms);
         }
         more |= drop_before(&mut self.decisions, |row| row.at_ms < keep.since_ms);
-        if self.bytes() > keep.bytes_max {
-            // An answer has one decision, so that both kinds go at the same pace.
-            for table in Table::ALL {
-                drop_before(self.table_mut(table), |_| true);
-            }
-            drop_before(&mut self.decisions, |_| true);
-            more |= self.bytes() > keep.bytes_max;
-        }
         Ok(more)
     }
 

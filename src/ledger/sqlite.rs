@@ -436,5 +436,13 @@ mod tests {
         };
         while store.prune(keep).unwrap() {}
         assert!(store.size().unwrap() * 4 < large, "{large}");
+        store.apply(&rows(5000, &ids)).unwrap();
+        let keep = Keep {
+            since_ms: i64::MIN,
+            bytes_max: large / 2,
+        };
+        while store.prune(keep).unwrap() {}
+        let size = store.size().unwrap();
+        assert!(size <= large / 2 && size * 8 > large, "{size} of {large}");
     }
 }

@@ -19,7 +19,7 @@ use crate::ledger::row::{Change, milliseconds};
 use crate::ledger::shared::Shared;
 use crate::ledger::sqlite;
 use crate::ledger::store::{Keep, Store, StoreError, record};
-use crate::limits::{LEDGER_BATCH_ROWS, PRUNE_PAUSE_MS, STORE_RETRY_MS};
+use crate::limits::{LEDGER_BATCH_ROWS, PRUNE_LOOK_MS, PRUNE_PAUSE_MS, STORE_RETRY_MS};
 
 /// Longest pause between two looks at the queue, which is never woken for a row.
 const LOOK: Duration = Duration::from_millis(100);
@@ -195,7 +195,7 @@ impl Writer {
         }
         let worked = match &mut self.store {
             Some(store) => work(store.as_mut()),
-            None => open(&self.storing.place).and_then(|mut store| {
+            None => open(&self.storing).and_then(|mut store| {
                 let worked = work(store.as_mut());
                 self.store = Some(store);
                 worked
@@ -233,14 +233,14 @@ impl Writer {
             bytes_max: self.storing.bytes_max,
         };
         let more = self.attempt(|store| store.prune(keep)) == Some(true);
-        let pause = Duration::from_millis(PRUNE_PAUSE_MS);
-        self.prune = clock::now() + if more { pause } else { pause * 10 };
+        let pause = if more { PRUNE_PAUSE_MS } else { PRUNE_LOOK_MS };
+        self.prune = clock::now() + Duration::from_millis(pause);
     }
 }
 
-fn open(place: &Place) -> Result<Box<dyn Store>, StoreError> {
-    match place {
-        Place::Memory => Ok(Box::new(Memory::default())),
+fn open(storing: &Storing) -> Result<Box<dyn Store>, StoreError> {
+    match &storing.place {
+        Place::Memory => Ok(Box::new(Memory::new(storing.bytes_max))),
         Place::Sqlite(path) => sqlite::open(path).map(|it| Box::new(it) as Box<dyn Store>),
     }
 }

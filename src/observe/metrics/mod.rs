@@ -8,6 +8,7 @@
 //! clock for each piece of a response.
 
 mod exposition;
+mod ledger;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,8 @@ use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
 use crate::observe::{EndReason, Record, Way};
 
-pub use exposition::{CONTENT_TYPE, LedgerScene, Scene};
+pub use exposition::{CONTENT_TYPE, Scene};
+pub use ledger::LedgerScene;
 
 /// Values of the label `dialect`: the dialects, and paths without one.
 const DIALECTS: [&str; Dialect::ALL.len() + 1] = ["chat", "messages", "responses", "none"];
