@@ -353,11 +353,7 @@ fn rows(path: &Path, table: &str, columns: &str) -> Vec<Value> {
             "SELECT {columns} FROM {table} ORDER BY observed_at{order}, id"
         ))
         .unwrap();
-    let names: Vec<String> = statement
-        .column_names()
-        .iter()
-        .map(|it| (*it).to_owned())
-        .collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let rows = statement.query_map([], |row| {
         let mut object = serde_json::Map::new();
         for (at, name) in names.iter().enumerate() {

@@ -2,14 +2,20 @@
 //! fault but its own.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crossbeam::channel::bounded;
 use tempfile::TempDir;
 
 use super::{CONVERSATION, exchange, recorded};
 use crate::clock;
 use crate::identity::read;
-use crate::ledger::*;
+use crate::ledger::shared::Shared;
+use crate::ledger::{
+    Answer, Asked, Ledger, Place, Resolution, StoreError, Storing, Teller, Unavailable, parse,
+};
 use crate::observe::{RequestId, RequestIds};
 
 const PATIENCE: Duration = Duration::from_secs(20);
