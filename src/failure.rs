@@ -12,7 +12,6 @@ use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, Target
 use crate::json::Broken;
 use crate::lane::{BodyError, Decline};
 use crate::ledger::ReportError;
-use crate::limits::OUTCOME_BODY_BYTES;
 use crate::observe::EndReason;
 use crate::peek::TopKey;
 use crate::upstream::ConnectError;
@@ -90,18 +89,8 @@ pub enum Failure {
     FirstByteTimeout,
     /// The provider took no more of the request for as long as it may.
     UpstreamStalled,
-    /// The report of an outcome cannot be read.
+    /// The report of an outcome is not recorded.
     Report(ReportError),
-    /// The report of an outcome is longer than it may be.
-    ReportTooLong,
-    /// What a report names is not known.
-    NoAnswer,
-    /// A report could be about several conversations.
-    ReportAmbiguous,
-    /// Another outcome was reported before.
-    OutcomeConflict,
-    /// The ledger cannot be reached.
-    LedgerUnavailable,
     /// A WebSocket was asked for where only HTTP is spoken.
     WebSocket,
     /// The process ends, and the exchange has run as long as it may.
@@ -134,13 +123,11 @@ impl Failure {
             Self::ContentCoding(_) => 415,
             Self::Method => 501,
             Self::Expectation => 417,
-            Self::BodyTooLong | Self::ReportTooLong => 413,
-            Self::ReportAmbiguous | Self::OutcomeConflict => 409,
-            Self::NoRoute | Self::NoProvider | Self::UnknownModel | Self::NoAnswer => 404,
+            Self::BodyTooLong => 413,
+            Self::NoRoute | Self::NoProvider | Self::UnknownModel => 404,
             Self::HeadTimeout | Self::BodyTimeout | Self::BodyTooSlow => 408,
             Self::Connect(ConnectError::Exhausted | ConnectError::Busy)
             | Self::MemoryExhausted
-            | Self::LedgerUnavailable
             | Self::Stopping => 503,
             Self::Connect(
                 ConnectError::TimedOut | ConnectError::Unresolved | ConnectError::HandshakeTimedOut,
@@ -210,13 +197,7 @@ impl Failure {
             Self::UpstreamSwitched => "upstream_switched_protocol",
             Self::FirstByteTimeout => "upstream_first_byte_timeout",
             Self::UpstreamStalled => "upstream_stalled",
-            Self::Report(ReportError::Conversation) => "invalid_conversation_id",
-            Self::Report(_) => "malformed_report",
-            Self::ReportTooLong => "report_too_large",
-            Self::NoAnswer => "unknown_answer",
-            Self::ReportAmbiguous => "ambiguous_report",
-            Self::OutcomeConflict => "outcome_conflict",
-            Self::LedgerUnavailable => "ledger_unavailable",
+            Self::Report(error) => error.code(),
             Self::WebSocket => "websocket_not_spoken",
             Self::Stopping => "stopping",
             Self::Internal => "internal",
@@ -291,15 +272,6 @@ impl Failure {
             Self::FirstByteTimeout => "the provider did not answer in time".into(),
             Self::UpstreamStalled => "the provider stopped reading the request".into(),
             Self::Report(error) => error.message().into(),
-            Self::ReportTooLong => {
-                format!("a report has at most {OUTCOME_BODY_BYTES} bytes").into()
-            }
-            Self::NoAnswer => "no answer is known by what the report names".into(),
-            Self::ReportAmbiguous => {
-                "answers of more than one conversation could be meant; name the conversation".into()
-            }
-            Self::OutcomeConflict => "another outcome was reported of this answer before".into(),
-            Self::LedgerUnavailable => "the ledger cannot be reached; report again later".into(),
             Self::WebSocket => "WebSocket is not spoken here; send the request by POST".into(),
             Self::Stopping => "the gateway ends; send the request again".into(),
             Self::Internal => "the gateway failed; the request may be sent again".into(),

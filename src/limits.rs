@@ -186,7 +186,7 @@ pub const FINGERPRINT_USER_BYTES_MAX: usize = 4096;
 /// looks every [`LEDGER_LOOK_MS`].
 pub const ANSWERS_QUEUED: usize = 4 * 1024;
 
-/// Decisions that wait for the ledger, all cores together (about 1.5 MiB).
+/// Decisions that wait for the ledger, all cores together (about 3 MiB when full).
 pub const DECISIONS_QUEUED: usize = 8 * 1024;
 
 /// Interval at which the ledger looks at its queues, milliseconds.
@@ -195,7 +195,7 @@ pub const LEDGER_LOOK_MS: u64 = 20;
 /// Answers that an outcome can be reported for without asking the store (per core).
 pub const RECENT_ANSWERS: usize = 8 * 1024;
 
-/// Changes that wait for the store (about 20 MiB); one more is lost, with a count.
+/// Changes that wait for the store (about 20 MiB when full); one more is lost, with a count.
 pub const CHANGES_QUEUED: usize = 64 * 1024;
 
 /// Changes in one transaction.

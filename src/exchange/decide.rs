@@ -172,20 +172,15 @@ fn judge(
         return Err(Failure::DotSegments);
     }
     if method == b"HEAD" && path == b"/" && length == BodyLength::None {
-        let close = !stays_open;
-        return Ok(Decision::Local(Answer::alive(&id.to_string(), close)));
+        return Ok(Decision::Local(Answer::alive(&id.to_string(), !stays_open)));
     }
     let expects_continue = expectation(head, bytes)?;
     let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
     let expects_continue = expects_continue && head.version == Version::Http11;
     if method == b"POST" && path == outcome::PATH && core.ledger.is_some() {
-        return Ok(Decision::Report(Box::new(Report {
-            id,
-            length,
-            expects_continue,
-            keeps_open: stays_open,
-            _admission: admit(core, head, bytes, record)?,
-        })));
+        let admission = admit(core, head, bytes, record)?;
+        let report = Report::new(id, length, (expects_continue, stays_open), admission);
+        return Ok(Decision::Report(Box::new(report)));
     }
     let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
     let admission = admit(core, head, bytes, record)?;
@@ -200,12 +195,8 @@ fn judge(
         let close = !stays_open || length != BodyLength::None;
         return Ok(Decision::Local(model_list(core, matched.family, id, close)));
     }
-    let content = Content {
-        dialect: matched.dialect().filter(|_| method == b"POST"),
-        json: may_be_json(head, bytes),
-        codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
-        length,
-    };
+    let dialect = matched.dialect().filter(|_| method == b"POST");
+    let content = Content::of(head, bytes, dialect, length);
     identify(core, head, bytes, record);
     let (route, inspection) = read_for(core, matched.family, content, wishes(core, record))?;
     let judged = inspection.is_some() && content.dialect.is_some();
@@ -249,6 +240,15 @@ struct Content {
 }
 
 impl Content {
+    fn of(head: &RequestHead, bytes: &[u8], dialect: Option<Dialect>, length: BodyLength) -> Self {
+        Self {
+            dialect,
+            json: may_be_json(head, bytes),
+            codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
+            length,
+        }
+    }
+
     /// The body, of at most `limit` bytes as sent and decoded.
     fn body(self, inspection: Option<Inspection>, limit: u64) -> Body {
         let coding = match self.codings {

@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::http1::emit;
 use crate::http1::framing::BodyLength;
 use crate::lane::{Body, BodyError, write_all};
-use crate::ledger::{Found, Resolution, Unavailable, parse};
+use crate::ledger::{Found, ReportError, Resolution, Unavailable, parse};
 use crate::limits::{BLOCK_BYTES, OUTCOME_BODY_BYTES, QUESTION_LOOK_MS, QUESTION_WAIT_MS};
 use crate::local::Answer;
 use crate::observe::{EndReason, RequestId, Told};
@@ -30,12 +30,29 @@ pub(super) const PATH: &[u8] = b"/outcome";
 /// A report whose body has not been read.
 #[derive(Debug)]
 pub(super) struct Report {
-    pub(super) id: RequestId,
-    pub(super) length: BodyLength,
-    pub(super) expects_continue: bool,
-    pub(super) keeps_open: bool,
+    id: RequestId,
+    length: BodyLength,
+    expects_continue: bool,
+    keeps_open: bool,
     /// Held until the answer is written.
-    pub(super) _admission: Admission,
+    _admission: Admission,
+}
+
+impl Report {
+    pub(super) const fn new(
+        id: RequestId,
+        length: BodyLength,
+        (expects_continue, keeps_open): (bool, bool),
+        admission: Admission,
+    ) -> Self {
+        Self {
+            id,
+            length,
+            expects_continue,
+            keeps_open,
+            _admission: admission,
+        }
+    }
 }
 
 /// Reads the report, has it recorded and answers.
@@ -56,10 +73,10 @@ pub(super) async fn answer(core: &Core, client: &mut Client, report: &Report) ->
         Err(GatherEnd::Failed(failure)) => (failure, false),
     };
     core.metrics.told(match failure {
-        Failure::NoAnswer => Told::NotFound,
-        Failure::ReportAmbiguous => Told::Ambiguous,
-        Failure::OutcomeConflict => Told::Conflict,
-        Failure::LedgerUnavailable => Told::Unavailable,
+        Failure::Report(ReportError::NotFound) => Told::NotFound,
+        Failure::Report(ReportError::Ambiguous) => Told::Ambiguous,
+        Failure::Report(ReportError::Conflict) => Told::Conflict,
+        Failure::Report(ReportError::Unavailable) => Told::Unavailable,
         _ => Told::Invalid,
     });
     let rejection = Rejection {
@@ -77,7 +94,7 @@ pub(super) async fn answer(core: &Core, client: &mut Client, report: &Report) ->
 /// The whole body.
 async fn received(client: &mut Client, report: &Report) -> Result<Vec<u8>, GatherEnd> {
     let most = OUTCOME_BODY_BYTES as u64;
-    let too_long = GatherEnd::Failed(Failure::ReportTooLong);
+    let too_long = GatherEnd::Failed(Failure::Report(ReportError::TooLong));
     if matches!(report.length, BodyLength::Known(bytes) if bytes > most) {
         return Err(too_long);
     }
@@ -130,7 +147,7 @@ async fn received(client: &mut Client, report: &Report) -> Result<Vec<u8>, Gathe
 /// What the ledger makes of the report.
 async fn recorded(core: &Core, client: &Client, body: &[u8]) -> Result<Resolution, Failure> {
     let (target, outcome) = parse(body).map_err(Failure::Report)?;
-    let out_of_reach = |Unavailable| Failure::LedgerUnavailable;
+    let out_of_reach = |Unavailable| Failure::Report(ReportError::Unavailable);
     let ledger = core.ledger.as_ref().ok_or(Failure::NoRoute)?;
     let asked = ledger
         .desk
@@ -142,7 +159,7 @@ async fn recorded(core: &Core, client: &Client, body: &[u8]) -> Result<Resolutio
             return answer.map_err(out_of_reach);
         }
         if clock::now() >= deadline {
-            return Err(Failure::LedgerUnavailable);
+            return Err(out_of_reach(Unavailable));
         }
         sleep(Duration::from_millis(QUESTION_LOOK_MS)).await;
     }
@@ -165,9 +182,9 @@ fn rendered(core: &Core, report: &Report, resolution: Resolution) -> Result<Answ
             }
             Ok(done(report, &found, duplicate))
         }
-        Resolution::NotFound => Err(Failure::NoAnswer),
-        Resolution::Ambiguous => Err(Failure::ReportAmbiguous),
-        Resolution::Conflict => Err(Failure::OutcomeConflict),
+        Resolution::NotFound => Err(Failure::Report(ReportError::NotFound)),
+        Resolution::Ambiguous => Err(Failure::Report(ReportError::Ambiguous)),
+        Resolution::Conflict => Err(Failure::Report(ReportError::Conflict)),
     }
 }
 

@@ -18,7 +18,7 @@ use crate::observe::RequestId;
 pub(super) struct Keeper {
     /// One queue of each core.
     pub(super) answers: Vec<Receiver<Answer>>,
-    pub(super) decisions: Receiver<Decision>,
+    pub(super) decisions: Receiver<Box<Decision>>,
     pub(super) questions: Receiver<Question>,
     pub(super) stopped: Arc<AtomicBool>,
     pub(super) changes: Sender<Change>,
@@ -67,13 +67,13 @@ impl Keeper {
                 local: answer.local,
             };
             self.recent.add(row.clone());
-            self.hand_on(Change::Observed(row));
+            self.hand_on(Change::Observed(Box::new(row)));
         }
         let waiting = self.decisions.len();
-        let decisions: Vec<Decision> = self.decisions.try_iter().take(waiting).collect();
+        let decisions: Vec<Box<Decision>> = self.decisions.try_iter().take(waiting).collect();
         self.shared.count(&decisions);
         for row in decisions {
-            self.hand_on(Change::Decided(Box::new(row)));
+            self.hand_on(Change::Decided(row));
         }
     }
 
@@ -85,9 +85,7 @@ impl Keeper {
 
     fn ask(&self, question: Question) {
         let hint = match &question {
-            Question::Record {
-                principal, target, ..
-            } => self.hint(principal.as_ref(), target),
+            Question::Record(it) => self.hint(it.principal.as_ref(), &it.target),
             Question::Sum(..) => None,
         };
         let refused = self.asks.try_send(Ask { question, hint });

@@ -107,7 +107,7 @@ impl Store for Memory {
                 Change::Observed(row) => {
                     self.table_mut(Table::of(row.local)).push_back(Answered {
                         id: row.id.to_string(),
-                        row: row.clone(),
+                        row: Observation::clone(row),
                         outcome: None,
                     });
                 }

@@ -45,7 +45,7 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 
 use crate::identity::KeyKind;
 use crate::ledger::keeper::Keeper;
-use crate::ledger::question::{Question, pending};
+use crate::ledger::question::{Question, Reported, pending};
 use crate::ledger::recent::Recent;
 use crate::ledger::row::Decision;
 use crate::ledger::shared::Shared;
@@ -59,7 +59,7 @@ use crate::observe::{Follower, Record};
 /// The threads, from whose start to whose end there is a ledger.
 pub struct Ledger {
     desk: Desk,
-    decisions: Sender<Decision>,
+    decisions: Sender<Box<Decision>>,
     tellers: Vec<Teller>,
     stopped: Arc<AtomicBool>,
     ended: Receiver<()>,
@@ -168,14 +168,14 @@ impl Teller {
 
 /// Makes rows of records, on the thread of the log.
 struct Decisions {
-    rows: Sender<Decision>,
+    rows: Sender<Box<Decision>>,
     shared: Arc<Shared>,
 }
 
 impl Follower for Decisions {
     fn follow(&mut self, record: &Record, time: Duration) {
         if let Some(row) = Decision::of(record, time)
-            && self.rows.try_send(row).is_err()
+            && self.rows.try_send(Box::new(row)).is_err()
         {
             self.shared.lose(1);
         }
@@ -218,12 +218,12 @@ impl Desk {
         outcome: Outcome,
     ) -> Result<Pending<Resolution>, Unavailable> {
         let (reply, answer) = pending();
-        let question = Question::Record {
+        let question = Question::Record(Box::new(Reported {
             principal,
             target,
             outcome,
             reply,
-        };
+        }));
         self.questions.try_send(question).map_err(|_| Unavailable)?;
         Ok(answer)
     }

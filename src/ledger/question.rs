@@ -73,14 +73,17 @@ pub struct Unavailable;
 
 pub(super) type Reply<T> = Sender<Result<T, Unavailable>>;
 
+/// A report, and who waits to hear of it.
+pub(super) struct Reported {
+    pub(super) principal: Option<Arc<str>>,
+    pub(super) target: Target,
+    pub(super) outcome: Outcome,
+    pub(super) reply: Reply<Resolution>,
+}
+
 /// What is asked.
 pub(super) enum Question {
-    Record {
-        principal: Option<Arc<str>>,
-        target: Target,
-        outcome: Outcome,
-        reply: Reply<Resolution>,
-    },
+    Record(Box<Reported>),
     Sum(Asked, Reply<Tree>),
 }
 
@@ -94,7 +97,7 @@ impl Question {
     pub(super) fn refuse(self) {
         // Who asked may have given up.
         match self {
-            Self::Record { reply, .. } => drop(reply.try_send(Err(Unavailable))),
+            Self::Record(reported) => drop(reported.reply.try_send(Err(Unavailable))),
             Self::Sum(_, reply) => drop(reply.try_send(Err(Unavailable))),
         }
     }

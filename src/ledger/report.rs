@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::identity::{Key, is_label};
 use crate::ledger::question::Target;
 use crate::ledger::row::{Outcome, Verdict};
-use crate::limits::{CONVERSATION_BYTES_MAX, OUTCOME_TEXT_BYTES_MAX};
+use crate::limits::{CONVERSATION_BYTES_MAX, OUTCOME_BODY_BYTES, OUTCOME_TEXT_BYTES_MAX};
 
-/// What is wrong with a report. Never shows it.
+/// Why a report is not recorded. Never shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReportError {
     /// Not one JSON object, or one with a member twice.
@@ -23,6 +23,16 @@ pub enum ReportError {
     NotText(&'static str),
     /// `conversation_id` is no valid id.
     Conversation,
+    /// It is longer than it may be.
+    TooLong,
+    /// There is no such answer.
+    NotFound,
+    /// It could be about several conversations.
+    Ambiguous,
+    /// Another outcome was reported of the same exchange.
+    Conflict,
+    /// The ledger cannot be reached.
+    Unavailable,
 }
 
 impl ReportError {
@@ -31,7 +41,25 @@ impl ReportError {
     pub const fn status(self) -> u16 {
         match self {
             Self::Json | Self::Outcome | Self::NotText(_) => 400,
+            Self::NotFound => 404,
+            Self::Ambiguous | Self::Conflict => 409,
+            Self::TooLong => 413,
             Self::Conversation => 422,
+            Self::Unavailable => 503,
+        }
+    }
+
+    /// The gateway's own word for it.
+    #[must_use]
+    pub const fn code(self) -> &'static str {
+        match self {
+            Self::Json | Self::Outcome | Self::NotText(_) => "malformed_report",
+            Self::Conversation => "invalid_conversation_id",
+            Self::TooLong => "report_too_large",
+            Self::NotFound => "unknown_answer",
+            Self::Ambiguous => "ambiguous_report",
+            Self::Conflict => "outcome_conflict",
+            Self::Unavailable => "ledger_unavailable",
         }
     }
 
@@ -45,6 +73,14 @@ impl ReportError {
             Self::Conversation => format!(
                 "`conversation_id` must be 1 to {CONVERSATION_BYTES_MAX} characters of A-Z a-z 0-9 . _ : -"
             ),
+            Self::TooLong => format!("a report has at most {OUTCOME_BODY_BYTES} bytes"),
+            Self::NotFound => "no answer is known by what the report names".to_owned(),
+            Self::Ambiguous => {
+                "answers of more than one conversation could be meant; name the conversation"
+                    .to_owned()
+            }
+            Self::Conflict => "another outcome was reported of this answer before".to_owned(),
+            Self::Unavailable => "the ledger cannot be reached; report again later".to_owned(),
         }
     }
 }

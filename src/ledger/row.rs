@@ -191,6 +191,6 @@ pub struct Outcome {
 /// One thing to store.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
-    Observed(Observation),
+    Observed(Box<Observation>),
     Decided(Box<Decision>),
 }

@@ -58,7 +58,7 @@ impl Shared {
         StoreError::ALL.get(word.checked_sub(1)?).copied()
     }
 
-    pub(super) fn count(&self, decisions: &[Decision]) {
+    pub(super) fn count(&self, decisions: &[Box<Decision>]) {
         if decisions.is_empty() {
             return;
         }

@@ -5,6 +5,11 @@
 //! damages the file. Statements keep to what other databases understand too; what is SQLite's own is in
 //! [`open`] and [`Sqlite::size`].
 
+#![expect(
+    clippy::result_large_err,
+    reason = "the error of rusqlite is what its closures give"
+)]
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -162,7 +167,7 @@ impl Sqlite {
         Ok(())
     }
 
-    fn delete_oldest(&mut self, before_ms: i64) -> Result<bool, StoreError> {
+    fn delete_oldest(&self, before_ms: i64) -> Result<bool, StoreError> {
         let mut more = false;
         let tables = ["route_decisions", Table::Remote.name(), Table::Local.name()];
         for table in tables {
@@ -372,7 +377,9 @@ mod tests {
             source: "p".into(),
             local: false,
         };
-        (0..count).map(|_| Change::Observed(row())).collect()
+        (0..count)
+            .map(|_| Change::Observed(Box::new(row())))
+            .collect()
     }
 
     #[test]

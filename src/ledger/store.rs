@@ -179,7 +179,7 @@ fn known(store: &mut dyn Store, principal: &str, hint: &Observation) -> Result<F
     if let Some(found) = store.by_request(principal, &id)? {
         return Ok(found);
     }
-    store.apply(&[Change::Observed(hint.clone())])?;
+    store.apply(&[Change::Observed(Box::new(hint.clone()))])?;
     let found = store.by_request(principal, &id)?;
     found.ok_or(StoreError::Other)
 }

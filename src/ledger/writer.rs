@@ -14,7 +14,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError};
 use crate::clock;
 use crate::ledger::conversation::sum;
 use crate::ledger::memory::Memory;
-use crate::ledger::question::{Ask, Question};
+use crate::ledger::question::{Ask, Question, Unavailable};
 use crate::ledger::row::{Change, milliseconds};
 use crate::ledger::shared::Shared;
 use crate::ledger::sqlite;
@@ -153,21 +153,16 @@ impl Writer {
     fn answer(&mut self, ask: Ask) {
         let now = milliseconds(clock::unix_time());
         match ask.question {
-            Question::Record {
-                principal,
-                target,
-                outcome,
-                reply,
-            } => {
-                let principal = principal.as_deref().unwrap_or_default();
-                let whom = (principal, &target, ask.hint.as_ref());
-                let recorded = self.asked(|store| record(store, whom, &outcome, now));
+            Question::Record(it) => {
+                let principal = it.principal.as_deref().unwrap_or_default();
+                let whom = (principal, &it.target, ask.hint.as_ref());
+                let recorded = self.asked(|store| record(store, whom, &it.outcome, now));
                 // Who asked may have given up.
-                drop(reply.try_send(recorded.ok_or(super::Unavailable)));
+                drop(it.reply.try_send(recorded.ok_or(Unavailable)));
             }
             Question::Sum(asked, reply) => {
                 let sum = self.asked(|store| sum(store, &asked));
-                drop(reply.try_send(sum.ok_or(super::Unavailable)));
+                drop(reply.try_send(sum.ok_or(Unavailable)));
             }
         }
     }

@@ -34,7 +34,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::admin::Admin;
-use crate::auth::Meters;
+use crate::auth::{Meters, Secret};
 use crate::clock;
 use crate::config::{self, Config};
 use crate::ledger::{Desk, Ledger, Place, StoreError, Storing};
@@ -130,12 +130,7 @@ pub fn run(
     let connections = connections(&config, workers)?;
     let (cores, doors) = Cores::new(workers, connections).map_err(StartError::System)?;
     let (listeners, addresses) = listen(&config.server.listen, workers)?;
-    let admin = config.admin.clone().map(|admin| {
-        let listener = TcpListener::bind(admin.listen);
-        let listener = listener.map_err(|error| StartError::Bind(admin.listen, error))?;
-        Ok((listener, admin.key))
-    });
-    let admin = admin.transpose()?;
+    let admin = bound_admin(&config)?;
     let ledger = ledger(&config, workers).map_err(StartError::System)?;
     let follower = ledger.as_ref().map(Ledger::follower);
     let recorder = Recorder::start(config.log.access, follower).map_err(StartError::System)?;
@@ -197,6 +192,16 @@ pub fn run(
         ledger.finish();
     }
     Ok(())
+}
+
+/// The socket of the admin listener and its key, if there is to be one.
+fn bound_admin(config: &Config) -> Result<Option<(TcpListener, Option<Secret>)>, StartError> {
+    let Some(admin) = config.admin.clone() else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(admin.listen);
+    let listener = listener.map_err(|error| StartError::Bind(admin.listen, error))?;
+    Ok(Some((listener, admin.key)))
 }
 
 /// What the operator should hear when the state of the store changes.

@@ -81,7 +81,9 @@ impl Rows {
             source: source.into(),
             local,
         };
-        self.store.apply(&[Change::Observed(row)]).unwrap();
+        self.store
+            .apply(&[Change::Observed(Box::new(row))])
+            .unwrap();
     }
 
     fn report(&mut self, body: &str) -> Resolution {

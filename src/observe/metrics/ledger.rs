@@ -59,7 +59,7 @@ impl Scrape {
     }
 
     fn client_share(&self) -> Option<f64> {
-        let exact = |count: u64| u32::try_from(count).map_or(f64::from(u32::MAX), f64::from);
+        let exact = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
         let all: u64 = self.scene.ledger.adopted.iter().map(|(_, it)| it).sum();
         let (_, client) = self.scene.ledger.adopted.get(KeyKind::Client as usize)?;
         (all > 0).then(|| exact(*client) / exact(all))

@@ -4,7 +4,7 @@ use crate::dialect::Dialect;
 use crate::json::{Container, Want};
 use crate::peek::fingerprint::Fingerprint;
 use crate::peek::gather::{Gather, look_if};
-use crate::peek::place::{Key, Place};
+use crate::peek::place::{Key, Part, Place};
 use crate::peek::{Demand, KeySet, ToolNames, TopKey};
 
 impl<T: ToolNames> Gather<T> {
@@ -113,6 +113,19 @@ impl<T: ToolNames> Gather<T> {
         } else {
             self.texts.forget();
         }
+    }
+
+    /// A part starts, of a message or of the list in `system`.
+    pub(super) fn begin_part(&mut self, place: Place) -> Place {
+        self.part = Part::default();
+        if let Some(fingerprint) = &mut self.fingerprint {
+            if place == Place::Block {
+                fingerprint.begin_block();
+            } else {
+                fingerprint.begin_part();
+            }
+        }
+        place
     }
 
     /// A member of a part starts.

@@ -239,28 +239,14 @@ impl<T: ToolNames> Gather<T> {
                 Want::Skip => return None,
             },
             (Place::Parts, Container::Object) if self.entry.text || self.wants_content() => {
-                self.part = Part::default();
-                if let Some(fingerprint) = &mut self.fingerprint {
-                    fingerprint.begin_part();
-                }
-                Place::Part
+                self.begin_part(Place::Part)
             }
-            (Place::Blocks, Container::Object) => {
-                self.part = Part::default();
-                if let Some(fingerprint) = &mut self.fingerprint {
-                    fingerprint.begin_block();
-                }
-                Place::Block
-            }
-            (Place::Block, _) => {
-                self.part_value(false);
-                return None;
-            }
+            (Place::Blocks, Container::Object) => self.begin_part(Place::Block),
             (Place::Parts, _) => {
                 self.entry.text = false;
                 return None;
             }
-            (Place::Part, _) => {
+            (Place::Part | Place::Block, _) => {
                 self.part_value(false);
                 return None;
             }
