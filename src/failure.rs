@@ -11,6 +11,7 @@ use crate::dialect::Family;
 use crate::http1::error::{ChunkError, FramingError, HeadError, HostError, TargetError};
 use crate::json::Broken;
 use crate::lane::{BodyError, Decline};
+use crate::ledger::ReportError;
 use crate::observe::EndReason;
 use crate::peek::TopKey;
 use crate::upstream::ConnectError;
@@ -90,6 +91,8 @@ pub enum Failure {
     FirstByteTimeout,
     /// The provider took no more of the request for as long as it may.
     UpstreamStalled,
+    /// The report of an outcome is not recorded.
+    Report(ReportError),
     /// A WebSocket was asked for where only HTTP is spoken.
     WebSocket,
     /// The process ends, and the exchange has run as long as it may.
@@ -104,6 +107,7 @@ impl Failure {
     pub fn status(self) -> u16 {
         match self {
             Self::Head(error) => error.status(),
+            Self::Report(error) => error.status(),
             Self::Host(error) => error.status(),
             Self::Target(error) => error.status(),
             Self::Framing(error) => error.status(),
@@ -197,6 +201,7 @@ impl Failure {
             Self::UpstreamSwitched => "upstream_switched_protocol",
             Self::FirstByteTimeout => "upstream_first_byte_timeout",
             Self::UpstreamStalled => "upstream_stalled",
+            Self::Report(error) => error.code(),
             Self::WebSocket => "websocket_not_spoken",
             Self::Stopping => "stopping",
             Self::Internal => "internal",
@@ -273,6 +278,7 @@ impl Failure {
             Self::UpstreamSwitched => "the provider switched protocols unasked".into(),
             Self::FirstByteTimeout => "the provider did not answer in time".into(),
             Self::UpstreamStalled => "the provider stopped reading the request".into(),
+            Self::Report(error) => error.message().into(),
             Self::WebSocket => "WebSocket is not spoken here; send the request by POST".into(),
             Self::Stopping => "the gateway ends; send the request again".into(),
             Self::Internal => "the gateway failed; the request may be sent again".into(),

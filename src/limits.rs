@@ -179,6 +179,92 @@ pub const ADMIN_HEAD_FIELDS: usize = 64;
 /// Bytes of the body of an admin request, which is read and dropped.
 pub const ADMIN_BODY_BYTES: usize = 4096;
 
+/// Bytes of the id of a conversation, in a field or in a report (contract in docs/api.md).
+pub const CONVERSATION_BYTES_MAX: usize = 128;
+
+/// Bytes of the name of an agent (contract in docs/api.md).
+pub const AGENT_BYTES_MAX: usize = 64;
+
+/// Decoded bytes of system text that a fingerprint covers (per body). Past it only that there is more
+/// counts.
+pub const FINGERPRINT_BYTES_MAX: usize = 64 * 1024;
+
+/// Decoded bytes of the first user text that a fingerprint covers where there is no system text.
+pub const FINGERPRINT_USER_BYTES_MAX: usize = 4096;
+
+/// Answers of one core that wait for the ledger (about 0.7 MiB): 0.2 s of 20,000 a second; the ledger
+/// looks every [`LEDGER_LOOK_MS`].
+pub const ANSWERS_QUEUED: usize = 4 * 1024;
+
+/// Decisions that wait for the ledger, all cores together (about 3 MiB when full).
+pub const DECISIONS_QUEUED: usize = 8 * 1024;
+
+/// Interval at which the ledger looks at its queues, milliseconds.
+pub const LEDGER_LOOK_MS: u64 = 20;
+
+/// Answers that an outcome can be reported for without asking the store (per core).
+pub const RECENT_ANSWERS: usize = 8 * 1024;
+
+/// Changes that wait for the store (about 20 MiB when full); one more is lost, with a count.
+pub const CHANGES_QUEUED: usize = 64 * 1024;
+
+/// Changes in one transaction.
+pub const LEDGER_BATCH_ROWS: usize = 1024;
+
+/// Rows that one step of the retention deletes from each table: a few milliseconds of the store.
+pub const PRUNE_ROWS: u32 = 1024;
+
+/// Pause between two steps of the retention where there is more to delete, milliseconds: 20,000 rows of each
+/// table a second, faster than rows come.
+pub const PRUNE_PAUSE_MS: u64 = 50;
+
+/// Interval at which the store is looked at for rows to delete, milliseconds.
+pub const PRUNE_LOOK_MS: u64 = 5_000;
+
+/// Questions that wait for the ledger at a time, those of operators included.
+pub const QUESTIONS_QUEUED: usize = 256;
+
+/// Longest wait of a question for its answer, milliseconds; then the ledger is out of reach.
+pub const QUESTION_WAIT_MS: u64 = 2_000;
+
+/// Interval at which a core looks for the answer to a question, milliseconds.
+pub const QUESTION_LOOK_MS: u64 = 2;
+
+/// Longest wait of a statement for another process that has the database locked, milliseconds.
+pub const STORE_BUSY_MS: u64 = 250;
+
+/// Pause before a store that failed is tried again, milliseconds: the first, and the longest.
+pub const STORE_RETRY_MS: (u64, u64) = (1_000, 30_000);
+
+/// Longest wait at the end for what is queued to be stored, milliseconds.
+pub const LEDGER_FLUSH_MS: u64 = 3_000;
+
+/// Bytes of the body of `POST /outcome`.
+pub const OUTCOME_BODY_BYTES: usize = 16 * 1024;
+
+/// Bytes of `request_id`, `source` and `kind` in a report; longer ones match nothing.
+pub const OUTCOME_TEXT_BYTES_MAX: usize = 128;
+
+/// How old an answer may be to which a report without ids is put down, seconds. A test that an agent runs
+/// ends within minutes of the answer that asked for it.
+pub const OUTCOME_WINDOW_SECONDS: u64 = 600;
+
+/// Generations of sub-conversations that a sum goes down.
+pub const CONVERSATION_DEPTH_MAX: usize = 8;
+
+/// Conversations in one sum.
+pub const CONVERSATION_NODES_MAX: usize = 256;
+
+/// Groups of agent and status in the sum of one conversation, and conversations in a list.
+pub const CONVERSATION_GROUPS_MAX: usize = 100;
+
+/// Parts that the window of the adoption numbers is made of.
+pub const ADOPTION_PARTS: usize = 24;
+
+/// Bytes of the client's model in a row, and of a record that every exchange carries; a longer name is
+/// cut. Names of models have 10 to 50.
+pub const ROW_MODEL_BYTES_MAX: usize = 64;
+
 /// Body bytes that must come within `timeouts.request_progress` while a provider waits for them. At
 /// the default of 10 s that is 13 kbit/s, less than any network that carries an agent.
 pub const REQUEST_PROGRESS_BYTES: u64 = 16 * 1024;

@@ -328,7 +328,7 @@ fn wrong_provider_is_refused_with_line_and_path() {
     for (extra, message) in [
         (
             "keepalive_idle: x",
-            "keepalive_idle: expected a duration such as 60s (units ms, s, m, h), got \"x\"",
+            "keepalive_idle: expected a duration such as 60s (units ms, s, m, h, d), got \"x\"",
         ),
         (
             "timeouts: { idle: 0s }",

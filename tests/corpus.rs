@@ -15,6 +15,7 @@ use lanegate::config;
 use lanegate::http1;
 use lanegate::identity;
 use lanegate::lane;
+use lanegate::ledger;
 use lanegate::peek;
 
 /// A fuzz target and what it calls.
@@ -30,6 +31,7 @@ const TARGETS: &[Target] = &[
     ("http1_query", http1::fuzzing::query),
     ("json_scan", peek::fuzzing::scan),
     ("peek_agrees", peek::fuzzing::facts),
+    ("outcome", ledger::fuzz),
     ("patch", peek::fuzzing::patch),
     ("session", identity::session::fuzzing::session),
     ("wire_identity", lane::fuzzing::wire_identity),

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use lanegate::buf::Budget;
 use lanegate::dialect::Dialect;
 use lanegate::lane::Decline;
-use lanegate::observe::{AccessLog, EndReason, Metrics, ProviderMetrics, Recorder, Scene};
+use lanegate::observe::{
+    AccessLog, EndReason, LedgerScene, Metrics, ProviderMetrics, Recorder, Scene,
+};
 use lanegate::switch::Dictionary;
 use serde_json::Value;
 
@@ -18,7 +20,7 @@ const DASHBOARD: &str = include_str!("../deploy/grafana-dashboard.json");
 
 /// Names and kinds of all metrics, in the words of the page.
 fn metrics() -> BTreeMap<String, &'static str> {
-    let recorder = Recorder::start(AccessLog::None).unwrap();
+    let recorder = Recorder::start(AccessLog::None, None).unwrap();
     let page = Arc::new(Metrics::new(1)).exposition(Scene {
         generation: 1,
         is_ready: true,
@@ -27,6 +29,7 @@ fn metrics() -> BTreeMap<String, &'static str> {
         budget: Budget::new(1),
         observer: recorder.observer(),
         dictionary: Arc::new(Dictionary::new(1)),
+        ledger: LedgerScene::default(),
     });
     let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let kind = |line: &str| {

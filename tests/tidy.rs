@@ -28,7 +28,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("tls", 3, &[]),
     ("upstream", 3, &["tls"]),
     ("lane", 3, &["tls"]),
-    ("ledger", 3, &[]),
+    ("ledger", 3, &["observe"]),
     ("observe", 3, &["lane"]),
     ("failure", 4, &[]),
     ("config", 5, &[]),
@@ -75,8 +75,9 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("memchr", &["bench", "http1", "json", "sse"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
-    ("sha2", &["auth", "identity", "switch"]),
+    ("sha2", &["auth", "identity", "peek", "switch"]),
     ("uuid", &["switch"]),
+    ("rusqlite", &["ledger"]),
 ];
 
 /// Capabilities, and the only modules that may name them.

@@ -4,13 +4,17 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::json;
 
-use crate::admin::{Admin, NotReloaded, Operations, Readiness};
+use crate::admin::{Admin, NotReloaded, Operations, Readiness, Summed};
 use crate::auth::Secret;
 use crate::http1::emit;
 use crate::http1::head::{RequestHead, field};
 use crate::http1::host::host;
 use crate::http1::target::{Target, parse_target};
+use crate::identity::is_label;
 use crate::observe::CONTENT_TYPE;
+
+/// Bytes of a value in a query: the longest key, with room.
+const QUERY_BYTES_MAX: usize = 200;
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -89,17 +93,22 @@ enum Endpoint<'a> {
     Metrics,
     Config,
     Explain(&'a str),
+    /// With its query.
+    Conversations(&'a str),
     Reload,
 }
 
 impl<'a> Endpoint<'a> {
-    fn at(path: &'a [u8]) -> Option<Self> {
+    fn at(path: &'a [u8], query: Option<&'a [u8]>) -> Option<Self> {
         Some(match path {
             b"/healthz" => Self::Health,
             b"/readyz" => Self::Ready,
             b"/metrics" => Self::Metrics,
             b"/admin/config" => Self::Config,
             b"/admin/reload" => Self::Reload,
+            b"/admin/conversations" => {
+                Self::Conversations(std::str::from_utf8(query.unwrap_or_default()).ok()?)
+            }
             _ => Self::Explain(std::str::from_utf8(path.strip_prefix(EXPLAIN)?).ok()?),
         })
     }
@@ -129,6 +138,9 @@ impl<'a> Endpoint<'a> {
             Self::Health => Content::text(503, "a core is stuck"),
             Self::Ready => match operations.readiness() {
                 Readiness::Ready => Content::text(200, "ready"),
+                Readiness::Unrecorded => {
+                    Content::text(200, "ready, but the ledger is not being stored")
+                }
                 Readiness::Stopping => Content::text(503, "stopping"),
                 Readiness::Stuck => Content::text(503, "a core does not serve"),
             },
@@ -142,9 +154,48 @@ impl<'a> Endpoint<'a> {
                                       no longer among the last"}),
                 ),
             },
+            Self::Conversations(query) => conversations(operations, query),
             Self::Reload => reload(operations),
         }
     }
+}
+
+/// `conversation` is the id that the client sends, `session_key` any key as it is stored.
+fn conversations(operations: &dyn Operations, query: &str) -> Content {
+    let (mut principal, mut session) = ("", None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match name {
+            // Keys, ids and names of clients need no escapes.
+            _ if !is_label(value.as_bytes(), QUERY_BYTES_MAX) => {
+                return bad_query(
+                    "a value is empty, too long or has other characters than A-Z a-z 0-9 . _ : -",
+                );
+            }
+            "principal" => principal = value,
+            "conversation" => session = Some(format!("c:{value}")),
+            "session_key" => session = Some(value.to_owned()),
+            _ => return bad_query("known parameters: conversation, session_key, principal"),
+        }
+    }
+    match operations.conversations(principal, session.as_deref()) {
+        Summed::Tree(tree) => match serde_json::to_value(&tree) {
+            Ok(tree) => Content::json(200, &tree),
+            Err(_) => Content::text(500, "the sum cannot be written"),
+        },
+        Summed::NoLedger => Content::json(
+            404,
+            &json!({"error": "there is no ledger: store.url is none"}),
+        ),
+        Summed::Unavailable => {
+            let content = Content::json(503, &json!({"error": "the ledger cannot be reached"}));
+            content.with("retry-after", "1")
+        }
+    }
+}
+
+fn bad_query(what: &str) -> Content {
+    Content::json(400, &json!({"error": what}))
 }
 
 fn reload(operations: &dyn Operations) -> Content {
@@ -175,8 +226,8 @@ pub(super) fn answer(admin: &Admin, head: &RequestHead, bytes: &[u8]) -> Answer 
 
 fn content(admin: &Admin, head: &RequestHead, bytes: &[u8]) -> Content {
     let method = head.method.of(bytes);
-    let path = match parse_target(method, head.target.of(bytes)) {
-        Ok(Target::Origin { path, .. } | Target::Absolute { path, .. }) => path,
+    let (path, query) = match parse_target(method, head.target.of(bytes)) {
+        Ok(Target::Origin { path, query } | Target::Absolute { path, query, .. }) => (path, query),
         Ok(Target::Asterisk | Target::Authority) => return Content::text(404, "not found"),
         Err(error) => return Content::text(error.status(), "the request target is malformed"),
     };
@@ -192,7 +243,7 @@ fn content(admin: &Admin, head: &RequestHead, bytes: &[u8]) -> Content {
              request with Origin",
         );
     }
-    let Some(endpoint) = Endpoint::at(path) else {
+    let Some(endpoint) = Endpoint::at(path, query) else {
         return Content::text(404, "not found");
     };
     if endpoint.needs_key()

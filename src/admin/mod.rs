@@ -1,6 +1,6 @@
 //! The admin listener: what operators and their tools ask of a running process.
 //!
-//! Decides who may ask and answers six questions. It serves on threads of its own and touches no
+//! Decides who may ask and answers seven questions. It serves on threads of its own and touches no
 //! core, so that a scraper that hangs or a browser that is slow costs no exchange anything. Refuses
 //! bodies, kept connections and more than a few requests at a time: each connection brings one
 //! request and ends within [`ADMIN_CONNECTION_MS`](crate::limits::ADMIN_CONNECTION_MS).
@@ -20,6 +20,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use crate::auth::Secret;
+use crate::ledger::Tree;
 
 /// What the process knows and can do, from any thread.
 pub trait Operations: Send + Sync + 'static {
@@ -38,6 +39,10 @@ pub trait Operations: Send + Sync + 'static {
     /// What is known of the exchange with this request id, as a JSON object; none if nothing is.
     fn explain(&self, request_id: &str) -> Option<Vec<u8>>;
 
+    /// The sums of a conversation of this principal and of those below it; of its newest conversations if none
+    /// is named. May take seconds.
+    fn conversations(&self, principal: &str, session: Option<&str>) -> Summed;
+
     /// Reads the configuration again. May take seconds.
     ///
     /// # Errors
@@ -50,10 +55,23 @@ pub trait Operations: Send + Sync + 'static {
 pub enum Readiness {
     /// It is.
     Ready,
+    /// It is, but nothing of it can be stored: no reason to take traffic from a gateway that passes it.
+    Unrecorded,
     /// The process was told to end.
     Stopping,
     /// A core does not serve.
     Stuck,
+}
+
+/// What the ledger says of conversations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Summed {
+    /// This.
+    Tree(Box<Tree>),
+    /// Nothing: there is no ledger.
+    NoLedger,
+    /// It cannot be reached.
+    Unavailable,
 }
 
 /// A configuration that came into force.

@@ -28,6 +28,13 @@ impl Operations for Said {
     fn explain(&self, request_id: &str) -> Option<Vec<u8>> {
         (request_id == "req_1").then(|| b"{}\n".to_vec())
     }
+    fn conversations(&self, principal: &str, session: Option<&str>) -> Summed {
+        match (principal, session) {
+            ("", None) => Summed::NoLedger,
+            ("ci", Some("c:a")) => Summed::Tree(Box::default()),
+            _ => Summed::Unavailable,
+        }
+    }
     fn reload(&self) -> Result<Reloaded, NotReloaded> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         (self.reload)()
@@ -138,4 +145,40 @@ fn a_head_that_comes_in_pieces_is_read() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("\r\n\r\n{}\n"), "{answer}");
+}
+
+#[test]
+fn conversations_are_asked_for_by_known_parameters_only() {
+    let (address, _) = started(said());
+    let long = "x".repeat(201);
+    for (query, status) in [
+        ("", 404),
+        ("?principal=ci&conversation=a", 200),
+        ("?session_key=c:a&principal=ci", 200),
+        ("?conversation=b", 503),
+        ("?conversation=", 400),
+        ("?conversation=a%20b", 400),
+        ("?conversation", 400),
+        (&format!("?conversation={long}"), 400),
+        ("?since=1", 400),
+    ] {
+        let answer = ask(address, &format!("GET /admin/conversations{query}"));
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{query}: {answer}"
+        );
+        assert_eq!(answer.contains("retry-after"), status == 503, "{query}");
+    }
+    assert!(ask(address, "POST /admin/conversations").starts_with("HTTP/1.1 405 "));
+}
+
+#[test]
+fn a_gateway_whose_ledger_fails_is_ready_and_says_so() {
+    let (address, _) = started(Said {
+        readiness: Readiness::Unrecorded,
+        ..said()
+    });
+    let ready = ask(address, "GET /readyz");
+    assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
+    assert!(ready.ends_with("ready, but the ledger is not being stored\n"));
 }

@@ -12,8 +12,8 @@ use crate::auth::Scheme;
 use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
-    Admin, Authentication, Config, Driver, HalfClose, KeyFrom, Limits, Provider, SecretFrom,
-    Server, Switches, Timeouts, Workers,
+    Admin, Authentication, Config, Driver, HalfClose, Identity, KeyFrom, Limits, Provider,
+    SecretFrom, Server, Store, StoreUrl, Switches, Timeouts, Workers,
 };
 use crate::observe::AccessLog;
 
@@ -33,6 +33,8 @@ fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     write_timeouts(out, config.timeouts)?;
     writeln!(out, "log:\n  access: {}", access(config.log.access))?;
     write_switches(out, config.switches)?;
+    write_identity(out, config.identity)?;
+    write_store(out, &config.store)?;
     writeln!(out, "providers:")?;
     config
         .providers
@@ -182,6 +184,25 @@ fn write_switches(out: &mut String, switches: Switches) -> fmt::Result {
     writeln!(out, "  enabled: {enabled}")?;
     writeln!(out, "  max_entries: {max_entries}")?;
     writeln!(out, "  responses: {responses}")
+}
+
+fn write_identity(out: &mut String, identity: Identity) -> fmt::Result {
+    let window = show_duration(identity.adoption_window);
+    writeln!(out, "identity:\n  adoption_window: {window}")?;
+    writeln!(out, "  native: {}", identity.native)
+}
+
+fn write_store(out: &mut String, store: &Store) -> fmt::Result {
+    let url = match &store.url {
+        StoreUrl::None => "none".to_owned(),
+        StoreUrl::Memory => "memory:".to_owned(),
+        StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
+    };
+    writeln!(out, "store:\n  url: {}", quoted(&url))?;
+    writeln!(out, "  retention: {}", show_duration(store.retention))?;
+    writeln!(out, "  max_bytes: {}", show_size(store.max_bytes))?;
+    let flush = show_duration(store.flush_interval);
+    writeln!(out, "  flush_interval: {flush}")
 }
 
 const fn access(log: AccessLog) -> &'static str {

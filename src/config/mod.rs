@@ -33,6 +33,7 @@ mod read;
 mod resolve;
 mod restart;
 mod schema;
+mod store;
 mod switches;
 
 pub use admin::Admin;
@@ -44,6 +45,7 @@ pub use limits::{Limits, MemorySplit};
 pub use models::ModelMapping;
 pub(crate) use quantity::{parse_duration, parse_size};
 pub use schema::key_paths;
+pub use store::{Identity, Store, StoreUrl};
 
 use resolve::Sources;
 
@@ -64,6 +66,10 @@ pub struct Config {
     pub log: Log,
     /// What the gateway answers in the place of a model.
     pub switches: Switches,
+    /// Conversations.
+    pub identity: Identity,
+    /// The ledger.
+    pub store: Store,
     /// In the order of the file, disabled ones included; at least one is enabled.
     pub providers: Vec<Provider>,
     /// What was passed over in the environment, a line each, for the operator to read once.
@@ -527,6 +533,8 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         limits: Limits::default(),
         timeouts,
         log: Log::default(),
+        identity: Identity::default(),
+        store: Store::default(),
         providers: vec![
             provider(ProviderDialect::OpenAi),
             provider(ProviderDialect::Anthropic),

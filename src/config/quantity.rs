@@ -1,4 +1,4 @@
-//! Durations and sizes as text: `250ms`, `5s`, `10m`, `1h`; `64KiB`, `32MiB`, `4GiB`, plain bytes.
+//! Durations and sizes as text: `250ms`, `5s`, `10m`, `1h`, `30d`; `64KiB`, `32MiB`, `4GiB`, plain bytes.
 //!
 //! Whole numbers of one unit only. Printing picks the largest unit that keeps the number whole, so
 //! that what is printed reads back as the same quantity.
@@ -6,12 +6,15 @@
 use std::time::Duration;
 
 const DURATIONS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
+/// Understood, and never shown: hours keep every duration that anybody compares in one unit.
+const DAY: (&str, u64) = ("d", 86_400_000);
 const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
 /// Reads a duration; `None` for anything else, overflow included.
 pub(crate) fn parse_duration(text: &str) -> Option<Duration> {
     let (count, unit) = split(text)?;
-    let (_, millis) = DURATIONS.into_iter().find(|(name, _)| *name == unit)?;
+    let mut units = DURATIONS.into_iter().chain([DAY]);
+    let (_, millis) = units.find(|(name, _)| *name == unit)?;
     count.checked_mul(millis).map(Duration::from_millis)
 }
 
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         for text in [
-            "", "s", "5", "5 s", "-5s", "+5s", "1.5s", "5S", "5d", "1h30m", "９s",
+            "", "s", "5", "5 s", "-5s", "+5s", "1.5s", "5S", "5w", "1h30m", "９s",
         ] {
             assert_eq!(parse_duration(text), None, "{text:?}");
         }

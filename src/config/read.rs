@@ -317,7 +317,7 @@ pub(super) fn duration(
         };
         let duration = read.ok_or_else(|| {
             format!(
-                "expected a duration such as 60s (units ms, s, m, h), got {}",
+                "expected a duration such as 60s (units ms, s, m, h, d), got {}",
                 value.shown()
             )
         })?;

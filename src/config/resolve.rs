@@ -14,6 +14,7 @@ use crate::config::provider;
 use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
 use crate::config::schema::{LIMITS, LOG, ROOT, SERVER, SERVER_TLS, TIMEOUTS};
+use crate::config::store;
 use crate::config::switches;
 use crate::config::{
     Authentication, Config, ConfigError, Driver, HalfClose, Log, Server, ServerTls, Timeouts,
@@ -73,6 +74,8 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let section = reader.subsection(&root, "log", &LOG);
     let log = log(&mut reader, &section);
     let switches = switches::read(&mut reader, &root, sources);
+    let identity = store::identity(&mut reader, &root);
+    let store = store::store(&mut reader, &root);
     let providers = provider::all(&mut reader, &root, timeouts, sources);
     let warnings = std::mem::take(&mut reader.warnings);
     match ConfigError::from_failures(reader.failures) {
@@ -85,6 +88,8 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
             timeouts,
             log,
             switches,
+            identity,
+            store,
             providers,
             warnings,
         }),

@@ -72,6 +72,16 @@ impl Config {
         if keep("log.access", self.log.access != running.log.access) {
             self.log.access = running.log.access;
         }
+        let window = running.identity.adoption_window;
+        if keep(
+            "identity.adoption_window",
+            self.identity.adoption_window != window,
+        ) {
+            self.identity.adoption_window = window;
+        }
+        if keep("store", self.store != running.store) {
+            self.store.clone_from(&running.store);
+        }
         waiting
     }
 }
@@ -91,7 +101,8 @@ mod tests {
         let running = config("");
         let text = "server: { listen: [\"127.0.0.1:1\"], workers: 3, driver: epoll, half_close: tolerate }\n\
                     limits: { memory_bytes: 1GiB, connections: 7, body_bytes: 1MiB, window_bytes: 64KiB, head_fields: 9, handshakes: 7 }\n\
-                    timeouts: { drain: 1m }\nlog: { access: none }\nswitches: { enabled: false, max_entries: 7 }\nadmin: {}";
+                    timeouts: { drain: 1m }\nlog: { access: none }\nadmin: {}\n\
+                    switches: { enabled: false, max_entries: 7 }\nidentity: { adoption_window: 1h, native: true }\nstore: { url: none }";
         let mut new = config(text);
         assert_eq!(
             new.keep_until_restart(&running),
@@ -106,11 +117,13 @@ mod tests {
                 "limits.window_bytes",
                 "limits.handshakes",
                 "switches.max_entries",
-                "log.access"
+                "log.access",
+                "identity.adoption_window",
+                "store"
             ]
         );
-        let taken = "server: { half_close: tolerate }\nlimits: { head_fields: 9 }\n\
-                     timeouts: { drain: 1m }\nswitches: { enabled: false }";
+        let taken = "server: { half_close: tolerate }\nlimits: { head_fields: 9 }\ntimeouts: { drain: 1m }\n\
+                     switches: { enabled: false }\nidentity: { native: true }";
         assert_eq!(new, config(taken));
         assert!(new.keep_until_restart(&config(taken)).is_empty());
     }

@@ -22,9 +22,11 @@ pub(super) const ROOT: Keys = Keys {
         "timeouts",
         "log",
         "switches",
+        "identity",
+        "store",
         "providers",
     ],
-    later: &["faces", "identity", "plugins", "prompt_sources", "store"],
+    later: &["faces", "plugins", "prompt_sources"],
 };
 
 pub(super) const SERVER: Keys = Keys {
@@ -140,6 +142,16 @@ pub(super) const SWITCHES: Keys = Keys {
     later: &[],
 };
 
+pub(super) const IDENTITY: Keys = Keys {
+    known: &["adoption_window", "native"],
+    later: &["authority_key_file"],
+};
+
+pub(super) const STORE: Keys = Keys {
+    known: &["url", "retention", "max_bytes", "flush_interval"],
+    later: &[],
+};
+
 pub(super) const MODEL: Keys = Keys {
     known: &["from", "to"],
     later: &["caching", "input", "max_tokens", "reasoning_efforts"],
@@ -159,6 +171,8 @@ pub fn key_paths() -> Vec<String> {
         ("timeouts.", &TIMEOUTS),
         ("log.", &LOG),
         ("switches.", &SWITCHES),
+        ("identity.", &IDENTITY),
+        ("store.", &STORE),
         ("providers[].", &PROVIDER),
         ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
         ("providers[].models[].", &MODEL),

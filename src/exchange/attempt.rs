@@ -11,6 +11,7 @@ use crate::exchange::decide::Forward;
 use crate::exchange::linger::{Discarded, discard};
 use crate::exchange::plan::{Plan, Planned, plan};
 use crate::exchange::respond::{self, Interim, Stop, beside, client_gone, prepare};
+use crate::exchange::told::note;
 use crate::exchange::verdict::{Local, Verdict};
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
@@ -50,6 +51,7 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
         Err(failure) => fail(client, &mut forward, failure).await,
     };
     forward.account(&mut client.record);
+    note(&mut client.record, &forward.body);
     next
 }
 
@@ -248,6 +250,7 @@ async fn attempt(
         judge: None,
     };
     sender.commit(&mut source);
+    note(&mut client.record, &forward.body);
     connection.stream.set_patience(idle, idle);
     match prepare(&asked, &mut receiver, core.stop.is_set()) {
         Ok(prepared) => {
@@ -303,11 +306,7 @@ async fn send(
                     Ok(prepared) => {
                         connection.stream.set_patience(idle, idle);
                         client.answering.set(prepared.answering());
-                        let client = (
-                            core.settings.watched(stream),
-                            &mut client.record,
-                            &*core.metrics,
-                        );
+                        let client = (core.settings.watched(stream), &mut client.record, core);
                         let upstream = (receiver, connection);
                         return Sent::Beside(beside(client, upstream, prepared, sending).await);
                     }

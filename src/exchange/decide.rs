@@ -8,7 +8,9 @@ use crate::coding::Codings;
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::admit::{Admission, admit};
+use crate::exchange::outcome::{self, Report};
 use crate::exchange::reject::Rejection;
+use crate::exchange::told::{identify, wishes};
 use crate::exchange::whoami::{WHOAMI_PATH, whoami};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
@@ -29,6 +31,8 @@ use crate::switch;
 pub(super) enum Decision {
     /// Answered here.
     Local(Answer),
+    /// The report of an outcome, whose body is still to be read.
+    Report(Box<Report>),
     /// Refused. `unread` if a body follows that was not read.
     Reject {
         /// The answer.
@@ -182,6 +186,12 @@ fn judge(
         return whoami(core, (head, bytes, query), record, close).map(Decision::Local);
     }
     let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
+    let expects_continue = expects_continue && head.version == Version::Http11;
+    if method == b"POST" && path == outcome::PATH && core.ledger.is_some() {
+        let admission = admit(core, head, bytes, record)?;
+        let report = Report::new(id, length, (expects_continue, stays_open), admission);
+        return Ok(Decision::Report(Box::new(report)));
+    }
     let matched = match_path(path, anthropic).ok_or(Failure::NoRoute)?;
     let admission = admit(core, head, bytes, record)?;
     if matches!(length, BodyLength::Known(bytes) if bytes > core.settings.body_bytes) {
@@ -193,13 +203,10 @@ fn judge(
     if method == b"GET" && matched.is_model_list() && core.table.has_models(matched.family) {
         return Ok(Decision::Local(model_list(core, matched.family, id, close)));
     }
-    let content = Content {
-        dialect: matched.dialect().filter(|_| method == b"POST"),
-        json: may_be_json(head, bytes),
-        codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
-        length,
-    };
-    let (route, inspection) = read_for(core, matched.family, content)?;
+    let dialect = matched.dialect().filter(|_| method == b"POST");
+    let content = Content::of(head, bytes, dialect, length);
+    identify(core, head, bytes, record);
+    let (route, inspection) = read_for(core, matched.family, content, wishes(core, record))?;
     let judged = inspection.is_some() && content.dialect.is_some();
     Ok(Decision::Forward(Box::new(Forward {
         asked: Asked {
@@ -242,6 +249,15 @@ struct Content {
 }
 
 impl Content {
+    fn of(head: &RequestHead, bytes: &[u8], dialect: Option<Dialect>, length: BodyLength) -> Self {
+        Self {
+            dialect,
+            json: may_be_json(head, bytes),
+            codings: Codings::of(values(&head.fields, bytes, "content-encoding")),
+            length,
+        }
+    }
+
     /// The body, of at most `limit` bytes as sent and decoded.
     fn body(self, inspection: Option<Inspection>, limit: u64) -> Body {
         let coding = match self.codings {
@@ -254,11 +270,12 @@ impl Content {
     }
 }
 
-/// The route that is known at the head, and what the body is read for.
+/// The route that is known at the head, and what the body is read for; `wishes` beside what is needed.
 fn read_for(
     core: &Core,
     family: Family,
     content: Content,
+    wishes: Demand,
 ) -> Result<(Option<Routed>, Option<Inspection>), Failure> {
     let default = || core.table.default_of(family).ok_or(Failure::NoProvider);
     let only = core.table.only(family);
@@ -287,12 +304,13 @@ fn read_for(
         // Who needs no fact of compressed bytes lets them pass.
         (_, Some(only)) if content.codings.is_coded() => Ok((Some(only), None)),
         (Some(dialect), Some(only)) => {
+            let demand = demand | wishes;
             Ok((Some(only), inspect(dialect, demand, Rigour::Structure)))
         }
         (None, Some(only)) => Ok((Some(only), None)),
         (Some(dialect), None) => match choose(asks) {
             Lane::Wire => {
-                let demand = demand | Demand::MODEL;
+                let demand = demand | wishes | Demand::MODEL;
                 Ok((None, inspect(dialect, demand, Rigour::Required)))
             }
             Lane::Canonical(decline) => Err(Failure::ContentCoding(decline)),

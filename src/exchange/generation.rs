@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::buf::{Budget, Pool};
-use crate::exchange::Core;
+use crate::exchange::{Core, Telling};
 use crate::observe::{CoreMetrics, Observer, RequestIds};
 use crate::runtime::{Gate, Stop};
 use crate::switch::Dictionary;
@@ -42,6 +42,8 @@ pub struct Lasting {
     pub quota: Quota,
     /// The numbers of this core.
     pub metrics: Arc<CoreMetrics>,
+    /// Where answers and outcomes go, if there is a ledger.
+    pub ledger: Option<Telling>,
 }
 
 impl Lasting {
@@ -65,7 +67,15 @@ impl Lasting {
             observer,
             ids: Rc::new(RequestIds::new(seed)),
             metrics,
+            ledger: None,
         }
+    }
+
+    /// The same core, with this ledger.
+    #[must_use]
+    pub fn telling(mut self, ledger: Option<Telling>) -> Self {
+        self.ledger = ledger;
+        self
     }
 }
 

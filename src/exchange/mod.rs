@@ -10,10 +10,12 @@ mod gather;
 mod generation;
 mod intake;
 mod linger;
+mod outcome;
 mod plan;
 mod reject;
 mod respond;
 mod rewrite;
+mod told;
 mod unpack;
 mod verdict;
 mod whoami;
@@ -28,6 +30,7 @@ use std::time::Duration;
 
 pub use generation::{Blueprint, Generations, Lasting};
 pub use rewrite::anthropic_version;
+pub use told::Telling;
 
 use crate::auth::{Clients, PrincipalId};
 use crate::buf::{Budget, Input, Pool};
@@ -88,6 +91,8 @@ pub struct Settings {
     pub reservation: Duration,
     /// How long what a client still sends after an early answer is read.
     pub linger: Duration,
+    /// Whether ids that agents send of their own accord name a conversation.
+    pub native_identity: bool,
 }
 
 impl Settings {
@@ -120,6 +125,10 @@ pub struct Core {
     pub labels: Vec<Arc<str>>,
     /// The ids that sessions got; the same one for all cores.
     pub dictionary: Arc<Dictionary>,
+    /// Whether they are on this machine, in the same order.
+    pub locals: Vec<bool>,
+    /// Where answers and outcomes go, if there is a ledger.
+    pub ledger: Option<Telling>,
     /// Connections to them.
     pub upstreams: Upstreams,
     /// Blocks for bytes.
@@ -160,7 +169,8 @@ impl Core {
     }
 
     /// Counts and hands over the record of an exchange that is over.
-    fn observe(&self, record: Record) {
+    fn observe(&self, mut record: Record) {
+        self.tell(&mut record);
         self.metrics.exchange(&record);
         let to = record.to.as_ref().map(|to| to.index);
         if let Some(meter) = to.and_then(|index| self.meters.get(index)) {
@@ -362,6 +372,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
     client.input.consume(client.head.len);
     match decide(core, &client.head, &client.head_text, &mut client.record) {
         Decision::Local(answer) => answer.send(&client.stream, &mut client.record).await,
+        Decision::Report(report) => outcome::answer(core, client, &report).await,
         Decision::Reject { rejection, unread } => {
             let record = &mut client.record;
             rejection.send(&client.stream, unread, record).await

@@ -7,6 +7,7 @@ use std::pin::{Pin, pin};
 use crate::buf::Input;
 use crate::exchange::decide::{Asked, Forward};
 use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
+use crate::exchange::told::note;
 use crate::exchange::{Answering, Client, Core, HalfClose, Next, Settings};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, response_body};
@@ -211,6 +212,7 @@ async fn relay_watched(
 ) -> EndReason {
     client.answering.set(prepared.answering());
     prepared.begin(&mut client.record);
+    core.tell(&mut client.record);
     let out = Outgoing {
         pace: pace(&core.metrics),
         client: &client.stream,
@@ -231,14 +233,22 @@ async fn relay_watched(
 
 /// Relays a response that runs beside the rest of the request; neither waits for the other.
 pub(super) async fn beside(
-    (client, record, metrics): (Watched<'_>, &mut Record, &CoreMetrics),
+    (client, record, core): (Watched<'_>, &mut Record, &Core),
     (receiver, connection): (&mut Receiver, &Connection),
     mut prepared: Prepared,
     mut sending: Pin<&mut impl Future<Output = Result<(), SendError>>>,
 ) -> Next {
     prepared.begin(record);
+    // Without a name in the head the body says which conversation it is, and part of it is still to come.
+    if record
+        .identity
+        .as_ref()
+        .is_some_and(|it| it.session.is_some())
+    {
+        core.tell(record);
+    }
     let out = Outgoing {
-        pace: pace(metrics),
+        pace: pace(&core.metrics),
         client: client.client,
         head: &prepared.head,
         framing: prepared.framing,
@@ -283,6 +293,7 @@ pub(super) async fn refused(
     connection: &Connection,
     mut receiver: Receiver,
 ) -> Result<Next, Failure> {
+    note(&mut client.record, &forward.body);
     let mut prepared = prepare(&forward.asked, &mut receiver, true)?;
     let end = relay_watched(core, client, connection, &mut receiver, &mut prepared).await;
     // What follows is never parsed as a request, even where the whole body was read.

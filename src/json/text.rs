@@ -31,6 +31,8 @@ pub struct Unescape {
     state: State,
     /// A high surrogate that waits for its partner, else 0.
     high: u32,
+    /// A lone surrogate is given in its three bytes.
+    wtf8: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,6 +45,16 @@ enum State {
 }
 
 impl Unescape {
+    /// A decoder that gives a lone surrogate in the three bytes of WTF-8, so that two different ones stay
+    /// different. What it gives need not be UTF-8.
+    #[must_use]
+    pub fn wtf8() -> Self {
+        Self {
+            wtf8: true,
+            ..Self::default()
+        }
+    }
+
     /// Decodes one piece; `out` gets the text in order, never an empty slice.
     pub fn feed(&mut self, raw: &[u8], mut out: impl FnMut(&[u8])) {
         let mut rest = raw;
@@ -86,13 +98,14 @@ impl Unescape {
     /// Ends the string and makes the decoder ready for the next one.
     pub fn finish(&mut self, mut out: impl FnMut(&[u8])) {
         self.flush(&mut out);
-        *self = Self::default();
+        self.state = State::Plain;
     }
 
     /// Takes one UTF-16 code unit.
     fn unit(&mut self, unit: u32, out: &mut impl FnMut(&[u8])) {
         match (self.high, unit) {
             (0, 0xD800..0xDC00) => self.high = unit,
+            (0, 0xDC00..0xE000) => self.lone(unit, out),
             (0, _) => emit(unit, out),
             (high, 0xDC00..0xE000) => {
                 self.high = 0;
@@ -108,9 +121,19 @@ impl Unescape {
     /// Gives up on a waiting high surrogate.
     fn flush(&mut self, out: &mut impl FnMut(&[u8])) {
         if self.high != 0 {
-            self.high = 0;
-            emit(0xFFFD, out);
+            let high = std::mem::take(&mut self.high);
+            self.lone(high, out);
         }
+    }
+
+    /// A surrogate without its partner.
+    fn lone(&self, unit: u32, out: &mut impl FnMut(&[u8])) {
+        if !self.wtf8 {
+            return emit(0xFFFD, out);
+        }
+        // The pattern of three bytes of UTF-8 (RFC 3629 §3), which forbids it for these.
+        let six = |shift: u32| u8::try_from(unit >> shift & 0x3F).unwrap_or_default();
+        out(&[0xED, 0x80 | six(6), 0x80 | six(0)]);
     }
 }
 

@@ -10,6 +10,8 @@ mod record;
 mod recorder;
 
 pub use end::EndReason;
-pub use metrics::{CONTENT_TYPE, CoreMetrics, Metrics, ProviderMeter, ProviderMetrics, Scene};
+pub use metrics::{
+    CONTENT_TYPE, CoreMetrics, LedgerScene, Metrics, ProviderMeter, ProviderMetrics, Scene, Told,
+};
 pub use record::{Destination, Record, RequestId, RequestIds, Way};
-pub use recorder::{AccessLog, Observer, Recorder};
+pub use recorder::{AccessLog, Follower, Observer, Recorder};

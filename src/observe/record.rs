@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::dialect::{Dialect, Family};
 use crate::identity::session::Source;
+use crate::identity::{Identity, Inline};
 use crate::lane::Decline;
+use crate::limits::ROW_MODEL_BYTES_MAX;
 use crate::observe::EndReason;
 use crate::peek::Seen;
 use crate::switch::Switch;
@@ -20,6 +22,21 @@ use crate::switch::Switch;
 pub struct RequestId {
     seed: u64,
     count: u64,
+}
+
+impl RequestId {
+    /// The id that is spelled like this.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix("req_")?;
+        let (seed, count) = digits.split_at_checked(16)?;
+        let number = |digits| u64::from_str_radix(digits, 16).ok();
+        let id = Self {
+            seed: number(seed)?,
+            count: number(count)?,
+        };
+        (id.to_string() == text).then_some(id)
+    }
 }
 
 impl fmt::Display for RequestId {
@@ -112,6 +129,14 @@ pub struct Record {
     pub began: Instant,
     /// The name of the client that authenticated, where clients do.
     pub client: Option<Arc<str>>,
+    /// What its head says of its conversation.
+    pub identity: Option<Arc<Identity>>,
+    /// The fingerprint of its body, where no field named the conversation and the body was read.
+    pub fingerprint: Option<u64>,
+    /// The model that it asks for, where its body was read.
+    pub model: Option<Inline<ROW_MODEL_BYTES_MAX>>,
+    /// Whether its answer was told to the ledger.
+    pub told: bool,
     /// The API family of its path.
     pub family: Option<Family>,
     /// The dialect, on a path that has one.
@@ -165,6 +190,10 @@ impl Record {
             id,
             began,
             client: None,
+            identity: None,
+            fingerprint: None,
+            model: None,
+            told: false,
             family: None,
             dialect: None,
             way: Way::Local,
@@ -211,5 +240,16 @@ mod tests {
         let (first, second) = (ids.next().to_string(), ids.next().to_string());
         assert_eq!(first, "req_0000000000000abc00000000");
         assert!(first < second);
+        for text in [first, second] {
+            assert_eq!(RequestId::parse(&text).unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "req_",
+            "req_0000000000000abc0000000",
+            "req_0000000000000ABC00000000",
+        ] {
+            assert_eq!(RequestId::parse(text), None, "{text}");
+        }
     }
 }

@@ -89,6 +89,12 @@ impl Observer {
     }
 }
 
+/// Who sees every record that is taken off the queue, on the thread that does.
+pub trait Follower: Send {
+    /// One record, taken at `time` since the Unix epoch. Must not wait.
+    fn follow(&mut self, record: &Record, time: Duration);
+}
+
 /// The threads behind all observers.
 pub struct Recorder {
     observer: Observer,
@@ -97,11 +103,11 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the threads.
+    /// Starts the threads; `follower` sees what they see.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(access: AccessLog) -> io::Result<Self> {
+    pub fn start(access: AccessLog, follower: Option<Box<dyn Follower>>) -> io::Result<Self> {
         let (records, queue) = bounded(RECORDS_QUEUED);
         let (stop, stopped) = bounded::<()>(0);
         let (end, ended) = bounded::<()>(1);
@@ -116,7 +122,7 @@ impl Recorder {
             AccessLog::None => (None, None),
         };
         let run = move || {
-            keep(&queue, &stopped, &kept, batches);
+            keep(&queue, &stopped, &kept, (batches, follower));
             if let Some(writer) = writer {
                 let _panicked_writer = writer.join();
             }
@@ -173,7 +179,12 @@ fn started_writer<W: Write + 'static>(
 
 /// Takes records off the queue until told to stop and the queue is empty. It looks at the queue
 /// every [`LOG_LOOK_MS`] and is never woken: a wake-up would cost the core a system call a request.
-fn keep(queue: &Receiver<Record>, stopped: &Receiver<()>, kept: &Kept, batches: Batches) {
+fn keep(
+    queue: &Receiver<Record>,
+    stopped: &Receiver<()>,
+    kept: &Kept,
+    (batches, mut follower): (Batches, Option<Box<dyn Follower>>),
+) {
     let mut stopping = false;
     loop {
         let mut taken = 0_u64;
@@ -184,6 +195,9 @@ fn keep(queue: &Receiver<Record>, stopped: &Receiver<()>, kept: &Kept, batches: 
             taken += 1;
             if batches.is_some() {
                 line::write(&record, time, &mut lines);
+            }
+            if let Some(follower) = &mut follower {
+                follower.follow(&record, time);
             }
             if last.len() == EXPLAINED_RECORDS {
                 last.pop_front();
@@ -214,7 +228,7 @@ mod tests {
 
     /// What is known of a record after `more` came behind it.
     fn explained_after(more: usize) -> Option<String> {
-        let recorder = Recorder::start(AccessLog::None).unwrap();
+        let recorder = Recorder::start(AccessLog::None, None).unwrap();
         let observer = recorder.observer();
         let ids = RequestIds::new(1);
         let first = Record::begin(ids.next());

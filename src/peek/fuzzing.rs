@@ -161,6 +161,9 @@ pub fn agree(dialect: Dialect, body: &[u8], pieces: &[&[u8]], naive: Option<&Fac
         (_, _) => false,
     };
     assert!(same_text, "last user text {text:?}: {shown}");
+    if let Some(expected) = naive.fingerprint {
+        assert_eq!(peek.fingerprint(), Some(expected), "{shown}");
+    }
     assert_eq!(peek.open(), Demand::NOTHING);
     let blank = body
         .iter()

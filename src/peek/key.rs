@@ -27,11 +27,15 @@ pub enum TopKey {
     PreviousResponseId,
     /// `conversation`
     Conversation,
+    /// `system`
+    System,
+    /// `instructions`
+    Instructions,
 }
 
 impl TopKey {
     /// All keys, in the order of their discriminants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Model,
         Self::Stream,
         Self::Messages,
@@ -43,6 +47,8 @@ impl TopKey {
         Self::SessionId,
         Self::PreviousResponseId,
         Self::Conversation,
+        Self::System,
+        Self::Instructions,
     ];
 
     /// The key as providers spell it.
@@ -60,6 +66,8 @@ impl TopKey {
             Self::SessionId => "session_id",
             Self::PreviousResponseId => "previous_response_id",
             Self::Conversation => "conversation",
+            Self::System => "system",
+            Self::Instructions => "instructions",
         }
     }
 

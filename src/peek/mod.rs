@@ -9,10 +9,11 @@
 //! would disagree on such a body, so callers refuse it where the key matters.
 //!
 //! Cost: that of the scan, plus decoding of demanded values. A demand of nothing below the root
-//! looks at nothing below the root. State is about 1 KiB, and values are on the heap up to their
+//! looks at nothing below the root. State is about 2 KiB, and values are on the heap up to their
 //! bounds; nothing is allocated per push.
 
 mod capture;
+mod fingerprint;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gather;
@@ -135,16 +136,19 @@ impl Demand {
     pub const SESSION_FIELDS: Self = Self(1 << 4);
     /// `metadata.user_id`.
     pub const USER_ID: Self = Self(1 << 5);
+    /// The fingerprint of what the conversation begins with.
+    pub const FINGERPRINT: Self = Self(1 << 6);
     /// All of them.
-    pub const ALL: Self = Self((1 << 6) - 1);
+    pub const ALL: Self = Self((1 << 7) - 1);
 
     /// Those that are read for, with the word for each; the stream flag is always known.
-    const NAMED: [(&'static str, Self); 5] = [
+    const NAMED: [(&'static str, Self); 6] = [
         ("model", Self::MODEL),
         ("last_user_text", Self::USER_TEXT),
         ("tool_names", Self::TOOL_NAMES),
         ("session_fields", Self::SESSION_FIELDS),
         ("metadata.user_id", Self::USER_ID),
+        ("fingerprint", Self::FINGERPRINT),
     ];
 
     /// The facts of both.
@@ -372,6 +376,13 @@ impl<T: ToolNames> Peek<T> {
     #[must_use]
     pub fn metadata_user_id(&self) -> Fact<Text<'_>> {
         self.gather.user_id.fact(self.settles(Demand::USER_ID))
+    }
+
+    /// The fingerprint `fp1` of what was read so far. Never open: of a body that has not ended it is that of a
+    /// part. Demand: [`Demand::FINGERPRINT`], else none.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<u64> {
+        self.gather.fingerprint(self.closed())
     }
 
     /// Whether a root key is there, and what its value is.

@@ -7,6 +7,8 @@ use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use sha2::{Digest as _, Sha256};
+
 use crate::dialect::Dialect;
 use crate::peek::{Kind, StreamFlag, TopKey};
 
@@ -28,6 +30,8 @@ pub struct Facts {
     pub metadata_user_id: Option<String>,
     pub kinds: Vec<(TopKey, Kind)>,
     pub repeated: Vec<TopKey>,
+    /// None where the body has characters that stand for lone surrogates here.
+    pub fingerprint: Option<u64>,
 }
 
 /// Containers open at once, the root included, up to which a body is accepted.
@@ -48,11 +52,16 @@ pub fn facts(dialect: Dialect, body: &[u8]) -> Option<Facts> {
     if !is_valid(body) {
         return None;
     }
-    let tame = tame(body);
+    let tame = tame(body, 0xFFFD, 0xFFFD);
     let mut parser = serde_json::Deserializer::from_slice(&tame);
     let root = Tree { levels: 8 }.deserialize(&mut parser).ok()?;
     let text_of = |name| root.last(name).and_then(Node::text).map(str::to_owned);
+    let repeated: Vec<_> = TopKey::ALL
+        .into_iter()
+        .filter(|key| root.spellings(*key) > 1)
+        .collect();
     Some(Facts {
+        fingerprint: fingerprint(dialect, body, &repeated),
         model: text_of("model"),
         stream: root.last("stream").map(|value| match value {
             Node::Literal(Some(true)) => StreamFlag::True,
@@ -73,11 +82,129 @@ pub fn facts(dialect: Dialect, body: &[u8]) -> Option<Facts> {
             .into_iter()
             .filter_map(|key| Some((key, root.last(key.as_str())?.kind())))
             .collect(),
-        repeated: TopKey::ALL
-            .into_iter()
-            .filter(|key| root.spellings(*key) > 1)
-            .collect(),
+        repeated,
     })
+}
+
+/// Characters that stand for the surrogates from U+D800 on.
+const STAND_INS: std::ops::Range<u32> = 0xE000..0xE800;
+
+/// `fp1`, from the whole text at once.
+fn fingerprint(dialect: Dialect, body: &[u8], repeated: &[TopKey]) -> Option<u64> {
+    let shown = String::from_utf8_lossy(body).to_lowercase();
+    let stands_in = |c: char| STAND_INS.contains(&u32::from(c));
+    let escaped = (0..8).any(|digit| shown.contains(&format!("\\ue{digit}")));
+    if escaped || shown.chars().any(stands_in) {
+        return None;
+    }
+    let tame = tame(body, STAND_INS.start, STAND_INS.end);
+    let mut parser = serde_json::Deserializer::from_slice(&tame);
+    let root = Tree { levels: 8 }.deserialize(&mut parser).ok()?;
+    let (mut system, mut user) = (Vec::new(), None);
+    for (name, value) in root.members() {
+        match (dialect, name.as_str(), value) {
+            (Dialect::Messages, "system", value) => system.extend(pieces(value, "text")),
+            (Dialect::Responses, "instructions", Node::Text(text)) => system.push(text.clone()),
+            (Dialect::Responses, "input", Node::Text(text)) => user = Some(vec![text.clone()]),
+            (Dialect::Responses, "input", items) => {
+                beginning(dialect, items, &mut system, &mut user)
+            }
+            (Dialect::Chat | Dialect::Messages, "messages", items) => {
+                beginning(dialect, items, &mut system, &mut user);
+            }
+            (_, _, _) => {}
+        }
+    }
+    let mut system = joined(system);
+    let user = joined(user.unwrap_or_default());
+    let read = match dialect {
+        Dialect::Responses => TopKey::Input,
+        Dialect::Chat | Dialect::Messages => TopKey::Messages,
+    };
+    let keys = [read, TopKey::System, TopKey::Instructions];
+    let text = if keys.iter().any(|key| repeated.contains(key)) || system.len() + user.len() == 0 {
+        vec![0]
+    } else if system.is_empty() {
+        [&[2], user.get(..4096).unwrap_or(&user)].concat()
+    } else {
+        if system.len() > 65_536 {
+            system.truncate(65_536);
+            system.push(4);
+        }
+        [&[1], system.as_slice()].concat()
+    };
+    let digest: [u8; 32] = Sha256::digest(text).into();
+    Some(
+        digest
+            .iter()
+            .take(8)
+            .fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+    )
+}
+
+fn beginning(
+    dialect: Dialect,
+    items: &Node,
+    system: &mut Vec<String>,
+    user: &mut Option<Vec<String>>,
+) {
+    let (typed, text_type) = match dialect {
+        Dialect::Chat | Dialect::Messages => (false, "text"),
+        Dialect::Responses => (true, "input_text"),
+    };
+    let mut leading = dialect != Dialect::Messages;
+    for entry in items
+        .items()
+        .iter()
+        .filter(|it| matches!(it, Node::Object(_)))
+    {
+        let (roles, contents) = (entry.all("role"), entry.all("content"));
+        let types = if typed { entry.all("type") } else { Vec::new() };
+        let single = roles.len() == 1 && types.len() < 2 && contents.len() < 2;
+        let message = types.iter().all(|it| it.text() == Some("message"));
+        let role = roles.first().filter(|_| single && message);
+        let text = contents
+            .first()
+            .map_or(Vec::new(), |it| pieces(it, text_type));
+        match role.and_then(|role| role.text()) {
+            Some("system" | "developer") if leading => system.extend(text),
+            Some("user") => {
+                leading = false;
+                user.get_or_insert(text);
+            }
+            _ => leading = false,
+        }
+    }
+}
+
+fn pieces(content: &Node, text_type: &str) -> Vec<String> {
+    let part = |part: &Node| {
+        let (types, texts) = (part.all("type"), part.all("text"));
+        let text = types.len() == 1 && types[0].text() == Some(text_type) && texts.len() == 1;
+        let text = texts.first().filter(|_| text)?;
+        text.text().map(str::to_owned)
+    };
+    match content {
+        Node::Text(text) => vec![text.clone()],
+        other => other.items().iter().filter_map(part).collect(),
+    }
+}
+
+fn joined(pieces: Vec<String>) -> Vec<u8> {
+    let counts = |it: &String| !it.is_empty() && !it.starts_with("x-anthropic-billing-header:");
+    let pieces: Vec<_> = pieces.into_iter().filter(counts).collect();
+    let mut bytes = Vec::new();
+    for character in pieces.join("\u{1e}").chars() {
+        let code = u32::from(character);
+        if STAND_INS.contains(&code) {
+            let lone = code - STAND_INS.start + 0xD800;
+            let six = |shift: u32| 0x80 | u8::try_from(lone >> shift & 0x3F).unwrap_or_default();
+            bytes.extend_from_slice(&[0xED, six(6), six(0)]);
+        } else {
+            bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        }
+    }
+    bytes
 }
 
 fn last_user_text(dialect: Dialect, root: &Node) -> Option<String> {
@@ -175,8 +302,8 @@ fn depth(body: &[u8]) -> usize {
 }
 
 /// A valid body without what serde_json refuses to read into values: every number becomes zero, and
-/// every lone surrogate U+FFFD.
-fn tame(body: &[u8]) -> Vec<u8> {
+/// the lone surrogates from U+D800 on become the characters from `from` on, but at most `to`.
+fn tame(body: &[u8], from: u32, to: u32) -> Vec<u8> {
     let mut tame = body.to_vec();
     let (mut at, mut in_string) = (0, false);
     while at < tame.len() {
@@ -193,8 +320,9 @@ fn tame(body: &[u8]) -> Vec<u8> {
                 };
                 match (unit(at), unit(at + 6)) {
                     (0xD800..0xDC00, 0xDC00..0xE000) => at += 11,
-                    (0xD800..0xE000, _) => {
-                        tame[at + 2..at + 6].copy_from_slice(b"FFFD");
+                    (lone @ 0xD800..0xE000, _) => {
+                        let stand_in = (from + (lone - 0xD800)).min(to);
+                        tame[at + 2..at + 6].copy_from_slice(format!("{stand_in:04X}").as_bytes());
                         at += 5;
                     }
                     _ => at += 5,

@@ -9,6 +9,9 @@ pub(super) enum Place {
     Outside,
     Root,
     Metadata,
+    /// The list in `system`.
+    Blocks,
+    Block,
     /// The list of messages or items.
     Entries,
     Entry,
@@ -29,7 +32,8 @@ impl Place {
     pub(super) const fn parent(self) -> Self {
         match self {
             Self::Outside | Self::Root => Self::Outside,
-            Self::Metadata | Self::Entries | Self::Tools => Self::Root,
+            Self::Metadata | Self::Blocks | Self::Entries | Self::Tools => Self::Root,
+            Self::Block => Self::Blocks,
             Self::Entry => Self::Entries,
             Self::Parts => Self::Entry,
             Self::Part => Self::Parts,

@@ -69,6 +69,10 @@ impl<T: ToolNames> Peek<T> {
             seen.note(Demand::SESSION_FIELDS, &field);
         }
         seen.note(Demand::USER_ID, &self.metadata_user_id());
+        // That of a part is of no use to anybody.
+        if self.closed() && self.demand.has(Demand::FINGERPRINT) {
+            seen.found = seen.found | Demand::FINGERPRINT;
+        }
         if self.tools() > 0 {
             seen.found = seen.found | Demand::TOOL_NAMES;
         }

@@ -1,5 +1,6 @@
 //! From a configuration to what the cores work with.
 
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -7,8 +8,9 @@ use crate::auth::{Client, Clients, Meters};
 use crate::buf::Budget;
 use crate::config::{self, Authentication, Config, ProviderDialect, SessionForwarding};
 use crate::dialect::Family;
-use crate::exchange::{Core, HalfClose, Lasting, Settings, anthropic_version};
+use crate::exchange::{Core, HalfClose, Lasting, Settings, Telling, anthropic_version};
 use crate::http1::head::HeadLimits;
+use crate::ledger::{Desk, Ledger};
 use crate::limits::Part;
 use crate::observe::{Metrics, Observer, ProviderMeter, ProviderMetrics};
 use crate::route::{Mapping, Pattern, Provider, Table};
@@ -27,6 +29,7 @@ pub(super) struct Share {
     pub(super) observer: Observer,
     pub(super) metrics: Arc<Metrics>,
     pub(super) dictionary: Arc<Dictionary>,
+    ledger: Vec<Telling>,
 }
 
 impl Share {
@@ -41,7 +44,26 @@ impl Share {
             observer,
             metrics: Arc::new(Metrics::new(workers)),
             dictionary: Arc::new(Dictionary::new(config.switches.max_entries)),
+            ledger: Vec::new(),
         }
+    }
+
+    /// The same share, with this ledger.
+    pub(super) fn with_ledger(mut self, ledger: &Ledger) -> Self {
+        let tellers = (0..self.metrics.cores()).map_while(|core| ledger.teller(core));
+        let desk = ledger.desk();
+        self.ledger = tellers
+            .map(|teller| Telling {
+                teller,
+                desk: desk.clone(),
+            })
+            .collect();
+        self
+    }
+
+    /// Where the ledger is asked, if there is one.
+    pub(super) fn desk(&self) -> Option<&Desk> {
+        self.ledger.first().map(|ledger| &ledger.desk)
     }
 
     /// What one core has from its start on; `seed` makes its request ids its own.
@@ -54,6 +76,7 @@ impl Share {
         let (clients, metrics) = (Gate::new(self.handshakes), self.metrics.core(part.index));
         let (budget, observer) = (self.budget.clone(), self.observer.clone());
         let dictionary = Arc::clone(&self.dictionary);
+        let ledger = self.ledger.get(part.index).cloned();
         Lasting::new(
             quota,
             clients,
@@ -61,6 +84,7 @@ impl Share {
             dictionary,
             seed,
         )
+        .telling(ledger)
     }
 }
 
@@ -73,6 +97,7 @@ pub(super) struct Plan {
     pub(super) config: Arc<Config>,
     table: Arc<Table>,
     clients: Option<Arc<Clients>>,
+    locals: Vec<bool>,
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
@@ -118,6 +143,7 @@ impl Plan {
             clients: clients(&config.authentication, meters),
             table: Arc::new(Table::new(enabled(&config).map(provider).collect())),
             resolvers: Resolvers::start(&endpoints, resolvers),
+            locals: enabled(&config).map(is_local).collect(),
             endpoints,
             settings: settings(&config),
             tls: tls.cloned(),
@@ -139,6 +165,8 @@ impl Plan {
             tls: self.tls.clone(),
             table: Arc::clone(&self.table),
             clients: self.clients.clone(),
+            locals: self.locals.clone(),
+            ledger: lasting.ledger.clone(),
             upstreams: Upstreams::new(
                 &self.endpoints,
                 &lasting.quota,
@@ -202,7 +230,18 @@ fn settings(config: &Config) -> Settings {
         client_write: timeouts.client_write,
         reservation: timeouts.reservation,
         linger: timeouts.linger,
+        native_identity: config.identity.native,
     }
+}
+
+/// Whether a provider is on this machine (decision I3): it says so, or its address does.
+fn is_local(provider: &config::Provider) -> bool {
+    let host = provider.base_url.host.as_str();
+    let inner = host.trim_start_matches('[').trim_end_matches(']');
+    let address = inner.parse::<IpAddr>();
+    provider.local
+        || host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
 }
 
 fn enabled(config: &Config) -> impl Iterator<Item = &config::Provider> {

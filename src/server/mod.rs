@@ -34,9 +34,10 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::admin::Admin;
-use crate::auth::Meters;
+use crate::auth::{Meters, Secret};
 use crate::clock;
 use crate::config::{self, Config};
+use crate::ledger::{Desk, Ledger, Place, StoreError, Storing};
 use crate::limits::{BEAT_MS, Part};
 use crate::observe::Recorder;
 use crate::runtime::{Driver, bind, block_on, descriptors_max, raise_descriptors};
@@ -129,15 +130,15 @@ pub fn run(
     let connections = connections(&config, workers)?;
     let (cores, doors) = Cores::new(workers, connections).map_err(StartError::System)?;
     let (listeners, addresses) = listen(&config.server.listen, workers)?;
-    let admin = config.admin.clone().map(|admin| {
-        let listener = TcpListener::bind(admin.listen);
-        let listener = listener.map_err(|error| StartError::Bind(admin.listen, error))?;
-        Ok((listener, admin.key))
-    });
-    let admin = admin.transpose()?;
-    let recorder = Recorder::start(config.log.access).map_err(StartError::System)?;
+    let admin = bound_admin(&config)?;
+    let ledger = ledger(&config, workers).map_err(StartError::System)?;
+    let follower = ledger.as_ref().map(Ledger::follower);
+    let recorder = Recorder::start(config.log.access, follower).map_err(StartError::System)?;
     let mut meters = Meters::new(clock::now());
-    let share = Share::new(&config, workers, recorder.observer());
+    let mut share = Share::new(&config, workers, recorder.observer());
+    if let Some(ledger) = &ledger {
+        share = share.with_ledger(ledger);
+    }
     let heartbeats = Heartbeats::new(workers, Bounds::default());
     let plan = Plan::first(config, &mut meters);
     plan.resolvers.wait_first(FIRST_RESOLUTION);
@@ -183,9 +184,49 @@ pub fn run(
         control: control.clone(),
     });
     let flags = Flags { stop, reload };
-    attend(&ends, workers, &flags, &control, course);
+    let desk = ledger.as_ref().map(Ledger::desk);
+    attend(&ends, workers, &flags, &control, (course, desk));
+    // The last records become rows on their way through the log.
     recorder.finish();
+    if let Some(ledger) = ledger {
+        ledger.finish();
+    }
     Ok(())
+}
+
+/// The socket of the admin listener and its key, if there is to be one.
+fn bound_admin(config: &Config) -> Result<Option<(TcpListener, Option<Secret>)>, StartError> {
+    let Some(admin) = config.admin.clone() else {
+        return Ok(None);
+    };
+    let listener = TcpListener::bind(admin.listen);
+    let listener = listener.map_err(|error| StartError::Bind(admin.listen, error))?;
+    Ok(Some((listener, admin.key)))
+}
+
+/// What the operator should hear when the state of the store changes.
+fn ledger_news(trouble: Option<StoreError>) -> String {
+    match trouble {
+        Some(error) => format!("the ledger is not being stored: {error}"),
+        None => "the ledger is being stored again".to_owned(),
+    }
+}
+
+/// The ledger, unless the configuration wants none.
+fn ledger(config: &Config, workers: usize) -> io::Result<Option<Ledger>> {
+    let place = match &config.store.url {
+        config::StoreUrl::None => return Ok(None),
+        config::StoreUrl::Memory => Place::Memory,
+        config::StoreUrl::Sqlite(path) => Place::Sqlite(path.clone()),
+    };
+    let storing = Storing {
+        place,
+        retention: config.store.retention,
+        bytes_max: config.store.max_bytes,
+        flush_interval: config.store.flush_interval,
+    };
+    let ledger = Ledger::start(storing, config.identity.adoption_window, workers)?;
+    Ok(Some(ledger))
 }
 
 /// The listeners of each worker, and the addresses that they have.
@@ -236,8 +277,9 @@ fn attend(
     workers: usize,
     flags: &Flags,
     control: &Control,
-    mut course: Course,
+    (mut course, desk): (Course, Option<Desk>),
 ) {
+    let mut trouble = None;
     let mut watch = Watch::new(control.heartbeats());
     let mut running = workers;
     while running > 0 && !course.is_out_of_time(clock::now()) {
@@ -255,6 +297,12 @@ fn attend(
         }
         for change in watch.look() {
             report(&change.to_string());
+        }
+        if let Some(desk) = &desk
+            && desk.trouble() != trouble
+        {
+            trouble = desk.trouble();
+            report(&ledger_news(trouble));
         }
         if told_to_stop(&flags.stop)
             && let Some(news) = course.look(clock::now(), control.in_force().config.timeouts)

@@ -36,7 +36,7 @@ fn config(ports: &[u16], more: &str) -> Config {
 }
 
 fn share(config: &Config) -> Share {
-    let recorder = Recorder::start(AccessLog::None).unwrap();
+    let recorder = Recorder::start(AccessLog::None, None).unwrap();
     Share::new(config, 1, recorder.observer())
 }
 

@@ -29,6 +29,7 @@ mod early;
 mod facts;
 mod hold;
 mod idle;
+mod ledger;
 mod log;
 mod mocked;
 mod probe;

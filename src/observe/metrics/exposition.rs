@@ -20,6 +20,7 @@ use crate::buf::Budget;
 use crate::clock;
 use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
+use crate::observe::metrics::ledger::LedgerScene;
 use crate::observe::metrics::{
     CLASSES, CoreMetrics, DIALECTS, LANES, Metrics, ProviderCells, ProviderMetrics, wide,
 };
@@ -72,6 +73,8 @@ pub struct Scene {
     pub observer: Observer,
     /// The ids that sessions got.
     pub dictionary: Arc<Dictionary>,
+    /// The ledger; all at zero where there is none.
+    pub ledger: LedgerScene,
 }
 
 impl Metrics {
@@ -92,9 +95,9 @@ impl Metrics {
 }
 
 #[derive(Debug)]
-struct Scrape {
+pub(super) struct Scrape {
     metrics: Arc<Metrics>,
-    scene: Scene,
+    pub(super) scene: Scene,
 }
 
 impl Collector for Scrape {
@@ -104,6 +107,8 @@ impl Collector for Scrape {
         self.clients(&mut page)?;
         self.exchanges(&mut page)?;
         self.switches(&mut page)?;
+        self.conversations(&mut page)?;
+        self.ledger(&mut page)?;
         self.times(&mut page)?;
         self.upstream(&mut page)?;
         self.memory(&mut page)
@@ -391,12 +396,12 @@ impl Scrape {
         )
     }
 
-    fn total(&self, cell: impl Fn(&CoreMetrics) -> Option<u64>) -> u64 {
+    pub(super) fn total(&self, cell: impl Fn(&CoreMetrics) -> Option<u64>) -> u64 {
         let cores = self.metrics.cores.iter();
         cores.filter_map(|core| cell(core)).sum()
     }
 
-    fn sum(&self, cell: impl Fn(&CoreMetrics) -> &Count) -> u64 {
+    pub(super) fn sum(&self, cell: impl Fn(&CoreMetrics) -> &Count) -> u64 {
         self.total(|core| Some(cell(core).get()))
     }
 
@@ -472,17 +477,17 @@ impl Merged {
 }
 
 /// The text as it is written: each name once, with its help and all its series.
-struct Page<'a> {
+pub(super) struct Page<'a> {
     encoder: DescriptorEncoder<'a>,
 }
 
 impl Page<'_> {
-    fn count(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    pub(super) fn count(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let metric = self.metric(name, help, MetricType::Counter)?;
         ConstCounter::new(value).encode(metric)
     }
 
-    fn counts<'a, const N: usize>(
+    pub(super) fn counts<'a, const N: usize>(
         &mut self,
         name: &str,
         help: &str,
@@ -495,7 +500,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn level(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
+    pub(super) fn level(&mut self, name: &str, help: &str, value: u64) -> fmt::Result {
         let metric = self.metric(name, help, MetricType::Gauge)?;
         ConstGauge::new(value).encode(metric)
     }
@@ -505,7 +510,16 @@ impl Page<'_> {
         ConstGauge::new(value).encode(metric)
     }
 
-    fn levels<'a, const N: usize>(
+    /// A level that may be absent.
+    pub(super) fn gauges(&mut self, name: &str, help: &str, value: Option<f64>) -> fmt::Result {
+        let metric = self.metric(name, help, MetricType::Gauge)?;
+        match value {
+            Some(value) => ConstGauge::new(value).encode(metric),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn levels<'a, const N: usize>(
         &mut self,
         name: &str,
         help: &str,

@@ -8,6 +8,7 @@
 //! clock for each piece of a response.
 
 mod exposition;
+mod ledger;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,12 +17,14 @@ use crossbeam::utils::CachePadded;
 
 use crate::clock;
 use crate::dialect::Dialect;
+use crate::identity::Named;
 use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
 use crate::observe::{EndReason, Record, Way};
 use crate::switch::Switch;
 
 pub use exposition::{CONTENT_TYPE, Scene};
+pub use ledger::LedgerScene;
 
 /// Values of the label `dialect`: the dialects, and paths without one.
 const DIALECTS: [&str; Dialect::ALL.len() + 1] = ["chat", "messages", "responses", "none"];
@@ -33,6 +36,52 @@ const LANES: [&str; 3] = ["local", "wire", "canonical"];
 /// not begun.
 const CLASSES: [&str; 5] = ["2xx", "3xx", "4xx", "5xx", "none"];
 
+/// What a client that reported an outcome was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It is recorded.
+    Recorded,
+    /// It was recorded before.
+    Duplicate,
+    /// There is no such answer.
+    NotFound,
+    /// It could be about several conversations.
+    Ambiguous,
+    /// Another outcome was reported before.
+    Conflict,
+    /// The report cannot be read.
+    Invalid,
+    /// The ledger cannot be reached.
+    Unavailable,
+}
+
+impl Told {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Recorded,
+        Self::Duplicate,
+        Self::NotFound,
+        Self::Ambiguous,
+        Self::Conflict,
+        Self::Invalid,
+        Self::Unavailable,
+    ];
+
+    /// The word in metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Duplicate => "duplicate",
+            Self::NotFound => "not_found",
+            Self::Ambiguous => "ambiguous",
+            Self::Conflict => "conflict",
+            Self::Invalid => "invalid",
+            Self::Unavailable => "unavailable",
+        }
+    }
+}
+
 /// The numbers of one core. It lies on cache lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
@@ -42,6 +91,8 @@ pub struct CoreMetrics {
     requests: [[[Count; LANES.len()]; CLASSES.len()]; DIALECTS.len()],
     declines: [Count; Decline::ALL.len()],
     ended: [Count; EndReason::ALL.len()],
+    told: [Count; Told::ALL.len()],
+    invalid_identity: [Count; Named::ALL.len()],
     request_bytes: Count,
     response_bytes: Count,
     added_to_request: Distribution,
@@ -61,6 +112,8 @@ pub struct CoreMetrics {
     pub switches_aborted: Count,
     /// Exchanges that panicked.
     pub panics: Count,
+    /// Reports whose exchange belongs to another conversation than they say.
+    pub outcome_id_conflicts: Count,
     /// Client connections accepted.
     pub accepted: Count,
     /// Accepts that failed for want of a descriptor or memory.
@@ -78,6 +131,16 @@ impl CoreMetrics {
     #[must_use]
     pub fn core(&self) -> usize {
         self.core
+    }
+
+    /// Counts the report of an outcome.
+    pub fn told(&self, told: Told) {
+        count(self.told.get(told as usize));
+    }
+
+    /// Counts a field of the conversation contract that counts as absent because it is invalid.
+    pub fn invalid_identity(&self, named: Named) {
+        count(self.invalid_identity.get(named as usize));
     }
 
     /// Counts an exchange that is over.

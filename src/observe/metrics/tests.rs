@@ -7,7 +7,7 @@ use crate::observe::{AccessLog, Destination, Recorder, RequestIds};
 use crate::switch::Dictionary;
 
 fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> String {
-    let recorder = Recorder::start(AccessLog::None).unwrap();
+    let recorder = Recorder::start(AccessLog::None, None).unwrap();
     let scene = Scene {
         generation: 1,
         is_ready: true,
@@ -16,6 +16,7 @@ fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> S
         budget: Budget::new(1 << 20),
         observer: recorder.observer(),
         dictionary: Arc::new(Dictionary::new(1)),
+        ledger: LedgerScene::default(),
     };
     let text = metrics.exposition(scene);
     recorder.finish();

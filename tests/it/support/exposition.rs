@@ -126,8 +126,11 @@ impl Exposition {
             .unwrap()
     }
 
-    /// All series, without their values.
+    /// All series without their values, but for the one that is there only when there is something to say.
     pub(crate) fn names(&self) -> BTreeSet<&str> {
-        self.series.keys().map(String::as_str).collect()
+        let names = self.series.keys().map(String::as_str);
+        names
+            .filter(|name| *name != "lanegate_identity_client_share")
+            .collect()
     }
 }

@@ -57,6 +57,8 @@ pub(crate) struct Setup {
     descriptors: Option<u64>,
     /// Environment variables, by name.
     variables: Vec<(String, String)>,
+    /// What a shell does before it becomes the gateway.
+    within: Option<String>,
     /// Lines of standard output after which nobody reads on.
     lines_read: usize,
 }
@@ -81,6 +83,7 @@ impl Setup {
             variables: Vec::new(),
             lines_read: usize::MAX,
             descriptors: None,
+            within: None,
         }
     }
 
@@ -190,6 +193,12 @@ impl Setup {
         self
     }
 
+    /// Starts in a shell that did this first.
+    pub(crate) fn within(mut self, commands: &str) -> Self {
+        self.within = Some(commands.to_owned());
+        self
+    }
+
     /// Nobody reads the access log: the pipe of standard output stays open and fills.
     pub(crate) fn unread_log(mut self) -> Self {
         self.lines_read = 1;
@@ -241,12 +250,13 @@ impl Setup {
         let mut config = NamedTempFile::with_suffix(".yaml").unwrap();
         config.write_all(self.yaml().as_bytes()).unwrap();
         let binary = env!("CARGO_BIN_EXE_lanegate");
-        let mut command = match self.descriptors {
+        let limited = self.descriptors.map(|limit| format!("ulimit -n {limit}"));
+        let mut command = match limited.as_ref().or(self.within.as_ref()) {
             None => Command::new(binary),
-            Some(limit) => {
+            Some(first) => {
                 let mut shell = Command::new("sh");
-                let limited = format!("ulimit -n {limit} && exec \"$0\" \"$@\"");
-                shell.args(["-c", &limited, binary]);
+                let commands = format!("{first} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &commands, binary]);
                 shell
             }
         };

@@ -1,8 +1,11 @@
 //! Where in the body the scanner is, and what of it is kept.
 
+mod message;
+
 use crate::dialect::Dialect;
 use crate::json::{Container, Sink, Span, Want};
 use crate::peek::capture::Value;
+use crate::peek::fingerprint::Fingerprint;
 use crate::peek::key::{Spelling, Word};
 use crate::peek::place::{Entry, Key, Part, Place, Rank, Tool};
 use crate::peek::user_text::UserTexts;
@@ -46,6 +49,7 @@ pub(super) struct Gather<T> {
     pub(super) session_id: Value,
     pub(super) user_id: Value,
     texts: UserTexts,
+    fingerprint: Option<Fingerprint>,
     pub(super) tools_named: u32,
 }
 
@@ -83,6 +87,9 @@ impl<T: ToolNames> Gather<T> {
             session_id: field(),
             user_id: field(),
             texts: UserTexts::new(capture),
+            fingerprint: demand
+                .has(Demand::FINGERPRINT)
+                .then(|| Fingerprint::new(dialect)),
             tools_named: 0,
         }
     }
@@ -100,6 +107,9 @@ impl<T: ToolNames> Gather<T> {
     }
 
     pub(super) fn last_user(&self, closed: bool) -> Fact<LastUserText<'_>> {
+        if !self.demand.has(Demand::USER_TEXT) {
+            return Fact::NotYet;
+        }
         self.texts.fact(self.has_ended(self.entries_key()), closed)
     }
 
@@ -150,10 +160,19 @@ impl<T: ToolNames> Gather<T> {
             }
             (TopKey::Metadata, Kind::Object) => Demand::USER_ID,
             (TopKey::Tools, Kind::Array) => Demand::TOOL_NAMES,
-            (_, Kind::Array) if key == self.entries_key() => Demand::USER_TEXT,
+            (_, Kind::Array) if key == self.entries_key() => return look_if(self.wants_entry()),
+            (TopKey::System, Kind::Array) if self.dialect == Dialect::Messages => {
+                Demand::FINGERPRINT
+            }
             (TopKey::Input, Kind::String) if self.dialect == Dialect::Responses => {
                 self.texts.begin();
-                Demand::USER_TEXT
+                return self.root_text(true);
+            }
+            (TopKey::System, Kind::String) if self.dialect == Dialect::Messages => {
+                return self.root_text(false);
+            }
+            (TopKey::Instructions, Kind::String) if self.dialect == Dialect::Responses => {
+                return self.root_text(false);
             }
             _ => return Want::Skip,
         };
@@ -172,72 +191,6 @@ impl<T: ToolNames> Gather<T> {
             Some(TopKey::User) => Some(&mut self.user),
             Some(TopKey::SessionId) => Some(&mut self.session_id),
             _ => None,
-        }
-    }
-
-    /// A member of a message starts. `container`: none for a string, number or literal.
-    fn entry_value(&mut self, string: bool, container: Option<Container>) -> Want {
-        let entry = &mut self.entry;
-        match self.key {
-            Key::Role => {
-                entry.repeated |= entry.role_seen;
-                entry.role_seen = true;
-                look_if(string)
-            }
-            Key::Type if self.dialect == Dialect::Responses => {
-                entry.repeated |= entry.type_seen;
-                entry.type_seen = true;
-                entry.other_type |= !string;
-                look_if(string)
-            }
-            Key::Content => {
-                entry.repeated |= entry.content_seen;
-                entry.content_seen = true;
-                entry.text = string || container == Some(Container::Array);
-                self.texts.begin();
-                let other = entry.role_seen && !entry.user;
-                look_if(entry.text && !other && !entry.repeated)
-            }
-            _ => Want::Skip,
-        }
-    }
-
-    /// A message ends.
-    fn end_entry(&mut self) {
-        let entry = self.entry;
-        // A repeat leaves open what the item is, so one reading in which it is a user's suffices.
-        if !entry.user || entry.other_type && !entry.repeated {
-            return;
-        }
-        if entry.text && !entry.repeated {
-            self.texts.keep();
-        } else {
-            self.texts.forget();
-        }
-    }
-
-    /// A member of a part starts.
-    fn part_value(&mut self, string: bool) -> Want {
-        match self.key {
-            Key::Type => {
-                self.entry.text &= !self.part.type_seen;
-                self.part.type_seen = true;
-                look_if(string)
-            }
-            Key::Text => {
-                self.entry.text &= !self.part.text_seen;
-                self.part.text_seen = true;
-                look_if(string && self.entry.text)
-            }
-            _ => Want::Skip,
-        }
-    }
-
-    /// What a text part calls itself.
-    const fn text_type(&self) -> &'static [u8] {
-        match self.dialect {
-            Dialect::Chat | Dialect::Messages => b"text",
-            Dialect::Responses => b"input_text",
         }
     }
 
@@ -272,22 +225,28 @@ impl<T: ToolNames> Gather<T> {
     fn enter(&mut self, container: Container) -> Option<Place> {
         let place = match (self.place, container) {
             (Place::Entries, Container::Object) => {
+                if !self.wants_entry() {
+                    return None;
+                }
                 self.entry = Entry::default();
+                if let Some(fingerprint) = &mut self.fingerprint {
+                    fingerprint.begin_message();
+                }
                 Place::Entry
             }
             (Place::Entry, _) => match self.entry_value(false, Some(container)) {
                 Want::Look => Place::Parts,
                 Want::Skip => return None,
             },
-            (Place::Parts, Container::Object) if self.entry.text => {
-                self.part = Part::default();
-                Place::Part
+            (Place::Parts, Container::Object) if self.entry.text || self.wants_content() => {
+                self.begin_part(Place::Part)
             }
+            (Place::Blocks, Container::Object) => self.begin_part(Place::Block),
             (Place::Parts, _) => {
                 self.entry.text = false;
                 return None;
             }
-            (Place::Part, _) => {
+            (Place::Part | Place::Block, _) => {
                 self.part_value(false);
                 return None;
             }
@@ -347,6 +306,7 @@ impl<T: ToolNames> Sink for Gather<T> {
                     (Want::Skip, _) => None,
                     (Want::Look, Some(TopKey::Metadata)) => Some(Place::Metadata),
                     (Want::Look, Some(TopKey::Tools)) => Some(Place::Tools),
+                    (Want::Look, Some(TopKey::System)) => Some(Place::Blocks),
                     (Want::Look, _) => Some(Place::Entries),
                 }
             }
@@ -363,7 +323,17 @@ impl<T: ToolNames> Sink for Gather<T> {
     fn close(&mut self) {
         match self.place {
             Place::Entry => self.end_entry(),
-            Place::Part => self.entry.text &= self.part.text,
+            Place::Part => {
+                self.entry.text &= self.part.text;
+                if let Some(fingerprint) = &mut self.fingerprint {
+                    fingerprint.end_part();
+                }
+            }
+            Place::Block => {
+                if let Some(fingerprint) = &mut self.fingerprint {
+                    fingerprint.end_block();
+                }
+            }
             Place::Tool if !self.tool.namespace => self.end_tool(),
             Place::InnerTool => self.end_tool(),
             _ => {}
@@ -401,13 +371,15 @@ impl<T: ToolNames> Sink for Gather<T> {
                 self.entry.text = false;
                 Want::Skip
             }
-            Place::Part => self.part_value(true),
+            Place::Part | Place::Block => self.part_value(true),
             Place::Tool if self.key == Key::Type => Want::Look,
             Place::Tool if self.tool.namespace => Want::Skip,
             Place::Tool | Place::InnerTool => self.tool_name(Rank::Own),
             Place::Callee if self.tool.namespace => Want::Skip,
             Place::Callee | Place::InnerCallee => self.tool_name(self.tool.callee),
-            Place::Outside | Place::Entries | Place::Tools | Place::InnerTools => Want::Skip,
+            Place::Outside | Place::Blocks | Place::Entries | Place::Tools | Place::InnerTools => {
+                Want::Skip
+            }
         }
     }
 
@@ -416,21 +388,50 @@ impl<T: ToolNames> Sink for Gather<T> {
         match (self.place, self.key) {
             (Place::Root, _) => match self.root_string() {
                 Some(value) => value.piece(raw, last),
-                None => self.texts.piece(raw, last),
+                None => {
+                    if let Some(fingerprint) = &mut self.fingerprint {
+                        fingerprint.root_piece(raw, last);
+                    }
+                    self.user_piece(raw, last);
+                }
             },
+            (Place::Block, Key::Text) => {
+                if let Some(fingerprint) = &mut self.fingerprint {
+                    fingerprint.root_piece(raw, last);
+                }
+            }
             (Place::Metadata, _) => self.user_id.piece(raw, last),
             (Place::Entry, Key::Content) | (Place::Part, Key::Text) => {
-                self.texts.piece(raw, last);
+                if let Some(fingerprint) = &mut self.fingerprint {
+                    fingerprint.piece(raw, last);
+                }
+                self.user_piece(raw, last);
             }
-            (Place::Entry | Place::Part | Place::Tool, Key::Role | Key::Type) => {
+            (Place::Entry | Place::Part | Place::Block | Place::Tool, Key::Role | Key::Type) => {
                 let text_type = self.text_type();
                 let Some(word) = self.word.take(raw, last) else {
                     return;
                 };
                 match (self.place, self.key) {
-                    (Place::Entry, Key::Role) => self.entry.user |= word == b"user",
-                    (Place::Entry, _) => self.entry.other_type |= word != b"message",
-                    (Place::Part, _) => self.part.text = word == text_type,
+                    (Place::Entry, Key::Role) => {
+                        self.entry.user |= word == b"user";
+                        if let Some(fingerprint) = &mut self.fingerprint {
+                            fingerprint.role(word);
+                        }
+                    }
+                    (Place::Entry, _) => {
+                        let other = word != b"message";
+                        self.entry.other_type |= other;
+                        if let Some(fingerprint) = self.fingerprint.as_mut().filter(|_| other) {
+                            fingerprint.disown();
+                        }
+                    }
+                    (Place::Part | Place::Block, _) => {
+                        self.part.text = word == text_type;
+                        if let Some(fingerprint) = &mut self.fingerprint {
+                            fingerprint.part_type_is(word == text_type);
+                        }
+                    }
                     (_, _) => self.tool.namespace |= word == b"namespace",
                 }
             }
@@ -454,7 +455,7 @@ impl<T: ToolNames> Sink for Gather<T> {
                 self.entry_value(false, None);
             }
             Place::Parts => self.entry.text = false,
-            Place::Part => {
+            Place::Part | Place::Block => {
                 self.part_value(false);
             }
             Place::Metadata if self.key == Key::UserId => self.user_id.clear(),
@@ -477,6 +478,12 @@ impl<T: ToolNames> Sink for Gather<T> {
                 self.ended = self.ended.with(key);
                 if let Some(value) = self.root_string() {
                     value.span = span;
+                }
+                if self.kind(key) == Some(Kind::String)
+                    && self.is_root_text(key)
+                    && let Some(fingerprint) = &mut self.fingerprint
+                {
+                    fingerprint.end_string();
                 }
                 let text = key == self.entries_key() && self.kind(key) == Some(Kind::String);
                 let items = self.dialect == Dialect::Responses;

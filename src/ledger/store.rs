@@ -1,0 +1,227 @@
+//! What a store can do, whichever it is, and how a report finds its row.
+
+use std::fmt;
+
+use crate::ledger::conversation::Group;
+use crate::ledger::question::{Found, Resolution, Target};
+use crate::ledger::row::{Change, Observation, Outcome};
+use crate::limits::OUTCOME_WINDOW_SECONDS;
+
+/// Why a store did not do what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreError {
+    /// No space is left.
+    Full,
+    /// Another process has it locked.
+    Locked,
+    /// What is there is no database of this program, or a damaged one.
+    Corrupt,
+    /// It cannot be opened or reached.
+    Unreachable,
+    /// It was made by a newer version.
+    Newer,
+    /// Anything else.
+    Other,
+}
+
+impl StoreError {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Full,
+        Self::Locked,
+        Self::Corrupt,
+        Self::Unreachable,
+        Self::Newer,
+        Self::Other,
+    ];
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Full => "no space is left",
+            Self::Locked => "another process has the database locked",
+            Self::Corrupt => "the file is no database, or a damaged one",
+            Self::Unreachable => "the database cannot be opened",
+            Self::Newer => "the database was made by a newer version",
+            Self::Other => "the database reports an error",
+        })
+    }
+}
+
+/// One of the two tables of observations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Table {
+    Remote,
+    Local,
+}
+
+impl Table {
+    pub(super) const ALL: [Self; 2] = [Self::Remote, Self::Local];
+
+    pub(super) const fn of(local: bool) -> Self {
+        if local { Self::Local } else { Self::Remote }
+    }
+}
+
+/// The answers that a report without ids may mean.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Candidates {
+    /// The newest of them.
+    pub(super) newest: Option<Found>,
+    /// Whether they belong to more than one conversation.
+    pub(super) several: bool,
+}
+
+/// How long rows stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keep {
+    /// Rows from before this moment go, milliseconds since the Unix epoch.
+    pub(super) since_ms: i64,
+    /// The oldest rows go while the store is larger.
+    pub(super) bytes_max: u64,
+}
+
+/// A store of the three tables. Every call is bounded in rows. `principal` is empty where clients have no
+/// names; rows of one principal are never seen by another.
+pub(super) trait Store: Send {
+    /// Stores all of these or none.
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError>;
+
+    /// The answer of an exchange.
+    fn by_request(&mut self, principal: &str, id: &str) -> Result<Option<Found>, StoreError>;
+
+    /// The newest answer in a conversation.
+    fn newest(
+        &mut self,
+        table: Table,
+        principal: &str,
+        session: &str,
+    ) -> Result<Option<Found>, StoreError>;
+
+    /// The answers since a moment, of one source if that is given.
+    fn candidates(
+        &mut self,
+        principal: &str,
+        source: Option<&str>,
+        since_ms: i64,
+    ) -> Result<Candidates, StoreError>;
+
+    /// Writes an outcome into the row of an answer.
+    fn set_outcome(
+        &mut self,
+        found: &Found,
+        outcome: &Outcome,
+        at_ms: i64,
+    ) -> Result<(), StoreError>;
+
+    /// Deletes a bounded number of rows that need not be kept. Whether there may be more.
+    fn prune(&mut self, keep: Keep) -> Result<bool, StoreError>;
+
+    /// The sums of one conversation, without those below it.
+    fn groups(&mut self, principal: &str, session: &str) -> Result<Vec<Group>, StoreError>;
+
+    /// The conversations that have this one as a parent, at most `most`, each once.
+    fn children(
+        &mut self,
+        principal: &str,
+        session: &str,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError>;
+
+    /// The conversations with the newest decisions, at most `most`, newest first.
+    fn newest_conversations(
+        &mut self,
+        principal: &str,
+        most: usize,
+    ) -> Result<Vec<String>, StoreError>;
+}
+
+/// Puts a report down to a row, in the order of the contract: exchange, conversation, source, the only
+/// conversation there is. `hint` is what the newest answers in memory said already, and is stored if the
+/// store does not know it.
+pub(super) fn record(
+    store: &mut dyn Store,
+    (principal, target, hint): (&str, &Target, Option<&Observation>),
+    outcome: &Outcome,
+    now_ms: i64,
+) -> Result<Resolution, StoreError> {
+    let (found, by_id) = match hint {
+        Some(hint) => (known(store, principal, hint)?, target.names(hint)),
+        None => match find(store, principal, target, now_ms)? {
+            Sought::Row(found, by_id) => (found, by_id),
+            Sought::Nothing => return Ok(Resolution::NotFound),
+            Sought::Several => return Ok(Resolution::Ambiguous),
+        },
+    };
+    let conflict = by_id && target.contradicts(&found.session);
+    match found.outcome {
+        Some(stored) if by_id && stored == outcome.verdict => Ok(Resolution::Recorded {
+            found,
+            duplicate: true,
+            conflict,
+        }),
+        Some(_) if by_id => Ok(Resolution::Conflict),
+        _ => {
+            store.set_outcome(&found, outcome, now_ms)?;
+            Ok(Resolution::Recorded {
+                found,
+                duplicate: false,
+                conflict,
+            })
+        }
+    }
+}
+
+/// A row of which the memory knows, stored if it was not.
+fn known(store: &mut dyn Store, principal: &str, hint: &Observation) -> Result<Found, StoreError> {
+    let id = hint.id.to_string();
+    if let Some(found) = store.by_request(principal, &id)? {
+        return Ok(found);
+    }
+    store.apply(&[Change::Observed(Box::new(hint.clone()))])?;
+    let found = store.by_request(principal, &id)?;
+    found.ok_or(StoreError::Other)
+}
+
+enum Sought {
+    /// A row, and whether the id of its exchange led to it.
+    Row(Found, bool),
+    Nothing,
+    Several,
+}
+
+fn find(
+    store: &mut dyn Store,
+    principal: &str,
+    target: &Target,
+    now_ms: i64,
+) -> Result<Sought, StoreError> {
+    let row = |found: Option<Found>| found.map_or(Sought::Nothing, |it| Sought::Row(it, false));
+    if let Some(id) = &target.request_id {
+        if let Some(found) = store.by_request(principal, id)? {
+            return Ok(Sought::Row(found, true));
+        }
+        if target.conversation.is_none() {
+            return Ok(Sought::Nothing);
+        }
+    }
+    if let Some(conversation) = &target.conversation {
+        let session = conversation.as_str();
+        // By table first: an older answer of a remote provider goes before a newer local one.
+        for table in Table::ALL {
+            let found = store.newest(table, principal, session)?;
+            if found.is_some() {
+                return Ok(row(found));
+            }
+        }
+        return Ok(Sought::Nothing);
+    }
+    let window = i64::try_from(OUTCOME_WINDOW_SECONDS).unwrap_or(i64::MAX);
+    let since_ms = now_ms.saturating_sub(window.saturating_mul(1000));
+    let candidates = store.candidates(principal, target.source.as_deref(), since_ms)?;
+    if candidates.several {
+        return Ok(Sought::Several);
+    }
+    Ok(row(candidates.newest))
+}
