@@ -264,9 +264,7 @@ impl Failure {
                  behind /openai or /anthropic"
                     .into()
             }
-            Self::Question => {
-                "expected ?dialect=D&model=M, each once; D is chat, messages or responses".into()
-            }
+            Self::Question => "expected ?dialect=chat|messages|responses&model=M, once each".into(),
             Self::NoProvider => "no default provider is configured for this API".into(),
             Self::HeadTimeout => "the request head did not arrive in time".into(),
             Self::BodyTimeout => "the request body stopped arriving".into(),
