@@ -195,7 +195,7 @@ fn unknown_key_is_refused_with_a_suggestion() {
             "limit: {}",
             "line 1: limit: unknown key; did you mean `limits`?",
         ),
-        ("store: {}", "line 1: store: not available in this version"),
+        ("faces: {}", "line 1: faces: not available in this version"),
         (
             "server: { tls: {} }",
             "line 1: server.tls.certificate: required, but not given",
