@@ -168,14 +168,7 @@ fn judge(
     if !method.iter().all(u8::is_ascii_uppercase) || method == b"TRACE" {
         return Err(Failure::Method);
     }
-    let (path, query) = match target {
-        Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
-        Target::Asterisk => return Err(Failure::NoRoute),
-        Target::Authority => return Err(Failure::Method),
-    };
-    if has_dot_segments(path) {
-        return Err(Failure::DotSegments);
-    }
+    let (path, query) = path_and_query(target)?;
     if method == b"HEAD" && path == b"/" && length == BodyLength::None {
         return Ok(Decision::Local(Answer::alive(&id.to_string(), !stays_open)));
     }
@@ -186,7 +179,6 @@ fn judge(
         return whoami(core, (head, bytes, query), record, close).map(Decision::Local);
     }
     let anthropic = field(&head.fields, bytes, "anthropic-version").is_some();
-    let expects_continue = expects_continue && head.version == Version::Http11;
     if method == b"POST" && path == outcome::PATH && core.ledger.is_some() {
         let admission = admit(core, head, bytes, record)?;
         let report = Report::new(id, length, (expects_continue, stays_open), admission);
@@ -231,6 +223,19 @@ fn judge(
         reservation: None,
         grower: None,
     })))
+}
+
+/// What a request asks for of an origin; a path with one reading.
+fn path_and_query(target: Target<'_>) -> Result<(&[u8], Option<&[u8]>), Failure> {
+    let (path, query) = match target {
+        Target::Origin { path, query } | Target::Absolute { path, query, .. } => (path, query),
+        Target::Asterisk => return Err(Failure::NoRoute),
+        Target::Authority => return Err(Failure::Method),
+    };
+    if has_dot_segments(path) {
+        return Err(Failure::DotSegments);
+    }
+    Ok((path, query))
 }
 
 fn model_list(core: &Core, family: Family, id: RequestId, close: bool) -> Answer {
