@@ -132,6 +132,14 @@ pub const CODING_PIECE_BYTES: usize = 1024;
 /// about 0.5 ms of decoding and scanning.
 pub const CODING_TURN_BYTES: usize = 128 * 1024;
 
+/// Memory that the decoder of a compressed response may take for the usage tap (per response): gzip and
+/// deflate fit. Nothing is reserved for it, so it has to be small beside the block of an exchange.
+pub const TAP_DECODER_BYTES: u64 = 64 * 1024;
+
+/// Bytes of one event's data that the usage tap reads. It keeps none of them: the last event of a
+/// response carries all of its output, images included, and the bound is for what never ends.
+pub const TAP_EVENT_BYTES: u64 = 64 * 1024 * 1024;
+
 /// Bytes that may wait in an encrypted connection for its socket to take them (per connection): four
 /// records of the largest size.
 pub const TLS_SEND_BYTES: usize = 64 * 1024;

@@ -20,6 +20,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("sse", 1, &[]),
     ("dialect", 1, &[]),
     ("peek", 1, &["dialect"]),
+    ("usage", 1, &["coding", "dialect", "peek", "sse"]),
     ("auth", 2, &[]),
     ("identity", 2, &[]),
     ("classify", 2, &[]),

@@ -22,12 +22,14 @@ mod scan;
 mod simd;
 mod text;
 mod utf8;
+mod word;
 mod words;
 
 pub use crate::limits::NESTING_MAX;
 pub use patch::{PATCHES_MAX, Patch, Patches, Pieces, Span, patched_len, splice};
 pub use scan::Scanner;
 pub use text::{Unescape, quote};
+pub use word::{WORD_BYTES_MAX, Word};
 
 use std::fmt;
 

@@ -1,6 +1,6 @@
 //! Member names and other short words, escaped or not, and which of them matter at the root.
 
-use crate::json::Unescape;
+use crate::json::WORD_BYTES_MAX;
 
 /// A member of the root object that the gateway knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,9 +81,8 @@ impl TopKey {
 /// Bytes of the longest known key.
 const KEY_BYTES_MAX: usize = 20;
 
-/// Most bytes of a spelling that some parser could take for a known key: a folded letter has at most
-/// three.
-const WORD_BYTES_MAX: usize = 64;
+/// A spelling that some parser could take for a known key fits a word: a folded letter has at most three
+/// bytes.
 const _: () = assert!(WORD_BYTES_MAX >= 3 * KEY_BYTES_MAX);
 
 /// Some of the known keys.
@@ -182,56 +181,6 @@ fn fold(name: &[u8], into: &mut [u8; KEY_BYTES_MAX]) -> Option<usize> {
     Some(len)
 }
 
-/// Collects a short word that may come in pieces and with escapes.
-#[derive(Clone)]
-pub(super) struct Word {
-    bytes: [u8; WORD_BYTES_MAX],
-    len: usize,
-    /// A piece of the word has come.
-    open: bool,
-    too_long: bool,
-    unescape: Unescape,
-}
-
-impl Word {
-    pub(super) fn new() -> Self {
-        let bytes = [0; WORD_BYTES_MAX];
-        Self {
-            bytes,
-            len: 0,
-            open: false,
-            too_long: false,
-            unescape: Unescape::default(),
-        }
-    }
-
-    /// The decoded word, once its last piece has come; empty if it is longer than any known one.
-    pub(super) fn take<'a>(&'a mut self, raw: &'a [u8], last: bool) -> Option<&'a [u8]> {
-        if last && !self.open && !raw.contains(&b'\\') {
-            return Some(raw);
-        }
-        if !self.open {
-            (self.len, self.open, self.too_long) = (0, true, false);
-        }
-        let (bytes, len, too_long) = (&mut self.bytes, &mut self.len, &mut self.too_long);
-        let mut keep = |text: &[u8]| match bytes.get_mut(*len..*len + text.len()) {
-            Some(room) if !*too_long => {
-                room.copy_from_slice(text);
-                *len += text.len();
-            }
-            _ => *too_long = true,
-        };
-        self.unescape.feed(raw, &mut keep);
-        if !last {
-            return None;
-        }
-        self.unescape.finish(&mut keep);
-        self.open = false;
-        let len = if self.too_long { 0 } else { self.len };
-        Some(&self.bytes[..len])
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,15 +202,5 @@ mod tests {
         ] {
             assert_eq!(Spelling::of(name.as_bytes()), spelling, "{name:?}");
         }
-    }
-
-    #[test]
-    fn words_longer_than_any_known_one_are_no_word() {
-        let mut word = Word::new();
-        let long = [b'x'; WORD_BYTES_MAX];
-        assert_eq!(word.take(&long, false), None);
-        assert_eq!(word.take(b"y", true), Some(&b""[..]));
-        assert_eq!(word.take(b"mod", false), None);
-        assert_eq!(word.take(b"\\u0065l", true), Some(&b"model"[..]));
     }
 }

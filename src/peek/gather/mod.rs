@@ -3,10 +3,10 @@
 mod message;
 
 use crate::dialect::Dialect;
-use crate::json::{Container, Sink, Span, Want};
+use crate::json::{Container, Sink, Span, Want, Word};
 use crate::peek::capture::Value;
 use crate::peek::fingerprint::Fingerprint;
-use crate::peek::key::{Spelling, Word};
+use crate::peek::key::Spelling;
 use crate::peek::place::{Entry, Key, Part, Place, Rank, Tool};
 use crate::peek::user_text::UserTexts;
 use crate::peek::{
@@ -69,7 +69,7 @@ impl<T: ToolNames> Gather<T> {
             place: Place::Outside,
             top: None,
             key: Key::Other,
-            word: Word::new(),
+            word: Word::default(),
             began: 0,
             user_id_began: 0,
             entry: Entry::default(),
