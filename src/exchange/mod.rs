@@ -175,6 +175,9 @@ impl Core {
         let to = record.to.as_ref().map(|to| to.index);
         if let Some(meter) = to.and_then(|index| self.meters.get(index)) {
             meter.response(record.status);
+            if let Some(usage) = &record.usage {
+                meter.usage(usage);
+            }
         }
         self.observer.observe(record);
     }

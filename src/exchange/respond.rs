@@ -5,13 +5,14 @@ use std::io;
 use std::pin::{Pin, pin};
 
 use crate::buf::Input;
+use crate::coding::Codings;
 use crate::exchange::decide::{Asked, Forward};
 use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
 use crate::exchange::told::note;
 use crate::exchange::{Answering, Client, Core, HalfClose, Next, Settings};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, response_body};
-use crate::http1::head::{Version, field};
+use crate::http1::head::{ResponseHead, Version, field, values};
 use crate::http1::hop::ConnectionOptions;
 use crate::lane::{
     Body, Framing, Outgoing, Pace, Receiver, RelayError, SendError, TrailerFields, Watched,
@@ -22,6 +23,7 @@ use crate::observe::{CoreMetrics, EndReason, Record};
 use crate::runtime::{Either, race};
 use crate::tls::Stream;
 use crate::upstream::{Connection, Pool};
+use crate::usage::{Form, Tap};
 
 /// Interim responses of one exchange.
 pub(super) struct Interim {
@@ -114,7 +116,7 @@ pub(super) fn prepare(
     let prepared = Prepared {
         status: head.status,
         head: response_head(head, bytes, &options, rewrite),
-        body: Body::new(length, u64::MAX, wants_trailers),
+        body: Body::new(length, u64::MAX, wants_trailers).tapped(tap(asked, head, bytes)),
         framing,
         trailers: if wants_trailers {
             TrailerFields::Relay
@@ -128,6 +130,16 @@ pub(super) fn prepare(
     };
     receiver.drop_head();
     Ok(prepared)
+}
+
+/// A tap for an answer to a request in one of the dialects.
+fn tap(asked: &Asked, head: &ResponseHead, bytes: &[u8]) -> Option<Tap> {
+    let dialect = asked
+        .dialect
+        .filter(|_| (200..300).contains(&head.status))?;
+    let form = Form::of(field(&head.fields, bytes, "content-type"));
+    let codings = Codings::of(values(&head.fields, bytes, "content-encoding"));
+    Some(Tap::new(dialect, form, codings))
 }
 
 /// `timeout` of a `Keep-Alive` field (RFC 2068 §19.7.1.1), in seconds.
@@ -165,6 +177,11 @@ impl Prepared {
     fn begin(&self, record: &mut Record) {
         record.status = self.status;
         record.first_byte = Some(record.elapsed());
+    }
+
+    /// Notes in `record`, which says why it ended, what this response cost.
+    fn end(&mut self, record: &mut Record) {
+        record.usage = self.body.usage(record.end == EndReason::Complete);
     }
 }
 
@@ -228,6 +245,7 @@ async fn relay_watched(
         Either::First(result) => end_of(result),
         Either::Second(()) => EndReason::ClientClosed,
     };
+    prepared.end(&mut client.record);
     client.record.end
 }
 
@@ -280,6 +298,7 @@ pub(super) async fn beside(
         }
     };
     record.end = end;
+    prepared.end(record);
     prepared.next(end, read)
 }
 

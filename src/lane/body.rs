@@ -9,6 +9,7 @@ use crate::json::Broken;
 use crate::lane::coded::Coded;
 use crate::lane::inspect::Inspection;
 use crate::peek::{Peek, TopKey};
+use crate::usage::{Tap, Usage};
 
 /// What can be wrong with a body while it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct Body {
     inspection: Option<Inspection>,
     /// Between the body and its inspection, if it has a content coding.
     coded: Option<Coded>,
+    /// Is shown what was handed on.
+    tap: Option<Tap>,
     /// Decoded bytes that may still come before the body is too long.
     allowed: u64,
 }
@@ -89,6 +92,7 @@ impl Body {
             offset: 0,
             inspection: None,
             coded: None,
+            tap: None,
             allowed: limit,
         }
     }
@@ -108,6 +112,19 @@ impl Body {
             .filter(|_| self.inspection.is_some())
             .map(|coding| Coded::new(coding, limit));
         self
+    }
+
+    /// The body with a tap that is shown the bytes after they were handed on.
+    #[must_use]
+    pub fn tapped(mut self, tap: Option<Tap>) -> Self {
+        self.tap = tap;
+        self
+    }
+
+    /// What the tap has read, at the end of the body; `whole` if that is the body's own.
+    #[must_use]
+    pub fn usage(&mut self, whole: bool) -> Option<Usage> {
+        self.tap.as_mut().map(|tap| tap.finish(whole))
     }
 
     /// The content that this body decoded to, all of which was judged and is at the front of the
@@ -287,6 +304,9 @@ impl Body {
         self.offset = self.offset.saturating_add(count as u64);
         if let Shape::Known(left) = &mut self.shape {
             *left = left.saturating_sub(count as u64);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.see(input.bytes().get(..count).unwrap_or_default());
         }
         input.consume(count);
     }

@@ -10,6 +10,7 @@ use crate::identity::session::Source;
 use crate::observe::Record;
 use crate::peek::{Fact, Seen, StreamFlag};
 use crate::switch::Switch;
+use crate::usage::StopReason;
 
 /// A record as it is written. Keys are only ever added; times are milliseconds since the head of the
 /// request was complete.
@@ -37,6 +38,12 @@ struct Line<'a> {
     first_byte_ms: Option<f64>,
     duration_ms: f64,
     end_reason: &'static str,
+    usage: Option<&'static str>,
+    stop_reason: Option<&'static str>,
+    input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Body>,
 }
@@ -83,6 +90,7 @@ pub(super) fn explain(record: &Record, time: Duration, out: &mut Vec<u8>) {
 
 fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
     let to = record.to.as_ref();
+    let tokens = record.usage.unwrap_or_default().tokens;
     Line {
         time: timestamp(time),
         request_id: record.id.to_string(),
@@ -112,6 +120,15 @@ fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
         first_byte_ms: record.first_byte.map(milliseconds),
         duration_ms: milliseconds(record.duration),
         end_reason: record.end.as_str(),
+        usage: record.usage.map(|usage| usage.state.as_str()),
+        stop_reason: record
+            .usage
+            .and_then(|usage| usage.stop)
+            .map(StopReason::as_str),
+        input_tokens: tokens.input,
+        output_tokens: tokens.output,
+        cached_tokens: tokens.cached,
+        cache_write_tokens: tokens.cache_write,
         body,
     }
 }
@@ -143,6 +160,7 @@ mod tests {
     use super::*;
     use crate::dialect::{Dialect, Family};
     use crate::observe::{Destination, EndReason, RequestIds, Way};
+    use crate::usage::{State, Tokens, Usage};
 
     #[test]
     fn a_line_is_one_json_object_with_every_key() {
@@ -160,6 +178,16 @@ mod tests {
         record.first_byte = Some(Duration::from_micros(1500));
         record.duration = Duration::from_micros(2_000_250);
         record.end = EndReason::Complete;
+        record.usage = Some(Usage {
+            state: State::Complete,
+            tokens: Tokens {
+                input: Some(12),
+                output: Some(7),
+                cached: Some(0),
+                cache_write: None,
+            },
+            stop: Some(StopReason::ToolCalls),
+        });
         let mut out = Vec::new();
         write(&record, Duration::from_millis(1_796_000_000_123), &mut out);
         let text = String::from_utf8(out).unwrap();
@@ -170,7 +198,9 @@ mod tests {
              \"provider\":\"main \\\"one\\\"\",\"auth\":\"Bearer\",\"session\":\"none\",\"switch\":null,\"lane\":\"wire\",\"decline\":null,\
              \"status\":200,\"error\":null,\"request_bytes\":0,\"response_bytes\":0,\"attempts\":0,\
              \"gathered_ms\":null,\"connected_ms\":null,\"first_byte_ms\":1.5,\
-             \"duration_ms\":2000.25,\"end_reason\":\"complete\"}\n"
+             \"duration_ms\":2000.25,\"end_reason\":\"complete\",\"usage\":\"complete\",\
+             \"stop_reason\":\"tool_calls\",\"input_tokens\":12,\"output_tokens\":7,\"cached_tokens\":0,\
+             \"cache_write_tokens\":null}\n"
         );
     }
 }

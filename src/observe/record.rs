@@ -15,6 +15,7 @@ use crate::limits::ROW_MODEL_BYTES_MAX;
 use crate::observe::EndReason;
 use crate::peek::Seen;
 use crate::switch::Switch;
+use crate::usage::Usage;
 
 /// The id of one exchange, in its response head and in every record of it: `req_`, 16 hexadecimal
 /// digits of its core's start, 8 or more that count.
@@ -159,6 +160,8 @@ pub struct Record {
     pub request_bytes: u64,
     /// Bytes that the client took of the response, head and framing included.
     pub response_bytes: u64,
+    /// What the answer cost, where it was read for that: a 2xx one to a request in one of the dialects.
+    pub usage: Option<Usage>,
     /// Connections that the request was tried on.
     pub attempts: u32,
     /// When the last byte came that was waited for before it could be sent on; zero if all of them
@@ -205,6 +208,7 @@ impl Record {
             seen: None,
             request_bytes: 0,
             response_bytes: 0,
+            usage: None,
             attempts: 0,
             fed: Duration::ZERO,
             taking: Duration::ZERO,

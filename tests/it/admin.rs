@@ -30,7 +30,7 @@ on_both_drivers!(
     numbers_of_a_provider_outlive_a_reload,
 );
 
-const ADMIN: &str = "admin: { listen: \"127.0.0.1:0\" }";
+pub(crate) const ADMIN: &str = "admin: { listen: \"127.0.0.1:0\" }";
 
 /// A gateway in front of `origin`, with an admin listener on any port.
 fn setup(driver: Driver, origin: &Origin) -> Setup {
@@ -38,7 +38,7 @@ fn setup(driver: Driver, origin: &Origin) -> Setup {
 }
 
 /// Where the gateway says that operators may ask.
-fn admin(gateway: &Gateway) -> SocketAddr {
+pub(crate) fn admin(gateway: &Gateway) -> SocketAddr {
     let output = gateway.output();
     let (_, after) = output.split_once("admin on ").unwrap();
     after.split_whitespace().next().unwrap().parse().unwrap()
@@ -67,7 +67,7 @@ fn scrape(address: SocketAddr) -> Exposition {
 }
 
 /// The first scrape that shows so many exchanges: a core counts after the last byte was written.
-fn scrape_after(address: SocketAddr, exchanges: u64) -> Exposition {
+pub(crate) fn scrape_after(address: SocketAddr, exchanges: u64) -> Exposition {
     let mut last = Exposition::default();
     let counted = eventually(|| {
         last = scrape(address);

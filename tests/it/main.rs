@@ -44,4 +44,5 @@ mod support;
 mod switches;
 mod tls;
 mod torture;
+mod usage;
 mod verdict;

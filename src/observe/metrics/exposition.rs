@@ -26,6 +26,7 @@ use crate::observe::metrics::{
 };
 use crate::observe::{EndReason, Observer};
 use crate::switch::{Dictionary, Switch};
+use crate::usage::{State, Tokens};
 
 /// `Content-Type` of an exposition.
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
@@ -111,6 +112,7 @@ impl Collector for Scrape {
         self.ledger(&mut page)?;
         self.times(&mut page)?;
         self.upstream(&mut page)?;
+        self.usage(&mut page)?;
         self.memory(&mut page)
     }
 }
@@ -369,6 +371,33 @@ impl Scrape {
             "upstream_retries",
             "Reused connections that were dead, so that their request was sent again",
             self.by_provider(|it| &it.stale),
+        )
+    }
+
+    fn usage(&self, page: &mut Page<'_>) -> fmt::Result {
+        let mut tokens = Vec::new();
+        let mut states = Vec::new();
+        for provider in &self.scene.providers {
+            for (kind, (word, _)) in Tokens::default().named().into_iter().enumerate() {
+                let labels = [("provider", provider.name()), ("kind", word)];
+                let total = provider.total(|it| it.tokens.get(kind).map_or(0, Count::get));
+                tokens.push((labels, total));
+            }
+            for state in State::ALL {
+                let labels = [("provider", provider.name()), ("usage", state.as_str())];
+                let total = provider.total(|it| it.usage.get(state as usize).map_or(0, Count::get));
+                states.push((labels, total));
+            }
+        }
+        page.counts(
+            "tokens",
+            "Tokens that a provider gave for its answers; the kinds do not overlap",
+            tokens,
+        )?;
+        page.counts(
+            "answers",
+            "Successful answers of a provider in one of the dialects, by what they said of their cost",
+            states,
         )
     }
 

@@ -22,6 +22,7 @@ use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
 use crate::observe::{EndReason, Record, Way};
 use crate::switch::Switch;
+use crate::usage::{State, Tokens, Usage};
 
 pub use exposition::{CONTENT_TYPE, Scene};
 pub use ledger::LedgerScene;
@@ -199,6 +200,9 @@ fn class_of(status: u16) -> usize {
 #[derive(Debug, Default)]
 struct ProviderCells {
     responses: [Count; CLASSES.len()],
+    /// In the order of [`Tokens::named`].
+    tokens: [Count; Tokens::KINDS],
+    usage: [Count; State::ALL.len()],
     opened: Count,
     reused: Count,
     failed: Count,
@@ -280,6 +284,17 @@ impl ProviderMeter {
     pub fn response(&self, status: u16) {
         let cells = self.cells();
         count(cells.and_then(|cells| cells.responses.get(class_of(status))));
+    }
+
+    /// Counts what an answer cost.
+    pub fn usage(&self, usage: &Usage) {
+        let Some(cells) = self.cells() else {
+            return;
+        };
+        count(cells.usage.get(usage.state as usize));
+        for (cell, (_, tokens)) in cells.tokens.iter().zip(usage.tokens.named()) {
+            cell.add(tokens.unwrap_or(0));
+        }
     }
 
     /// Connections that exchanges use.

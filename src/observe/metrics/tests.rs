@@ -126,6 +126,14 @@ fn a_provider_is_counted_by_core_and_escaped() {
     for core in 0..2 {
         let meter = ProviderMeter::new(&provider, &metrics.core(core));
         meter.response(201);
+        meter.usage(&Usage {
+            state: State::Partial,
+            tokens: Tokens {
+                cached: Some(60),
+                ..Tokens::default()
+            },
+            stop: None,
+        });
         meter.opened(Duration::from_millis(3));
         meter.note(4, 0, 1);
         let _active = meter.active().unwrap().raised();
@@ -145,6 +153,9 @@ fn a_provider_is_counted_by_core_and_escaped() {
         "lanegate_upstream_connections{provider=\"a \\\"b\\\" \\\\ c\",state=\"idle\"} 8",
         "lanegate_upstream_connections{provider=\"a \\\"b\\\" \\\\ c\",state=\"active\"} 0",
         "lanegate_upstream_connections_died_total{provider=\"a \\\"b\\\" \\\\ c\"} 2",
+        "lanegate_tokens_total{provider=\"a \\\"b\\\" \\\\ c\",kind=\"cached\"} 120",
+        "lanegate_tokens_total{provider=\"a \\\"b\\\" \\\\ c\",kind=\"input\"} 0",
+        "lanegate_answers_total{provider=\"a \\\"b\\\" \\\\ c\",usage=\"partial\"} 2",
         "lanegate_connect_seconds_count 2",
         "lanegate_connect_seconds_bucket{le=\"0.005\"} 2",
     ] {
