@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a wrong answer ends the bench")]
 
 mod corpora;
+mod cpu_time;
 
 use std::hint::black_box;
 
@@ -21,11 +22,11 @@ fn read(demand: Demand, body: &[u8]) -> Peek {
     peek
 }
 
-fn bench(c: &mut Criterion<corpora::CpuTime>) {
+fn bench(c: &mut Criterion<cpu_time::CpuTime>) {
     let reader = TextReader::for_switch();
     for corpus in corpora::corpora() {
         let mut group = c.benchmark_group(corpus.name);
-        group.throughput(corpora::throughput(&corpus.body));
+        group.throughput(cpu_time::throughput(&corpus.body));
         group.bench_function("all", |b| {
             b.iter(|| {
                 let peek = read(Demand::ALL, &corpus.body);
@@ -41,5 +42,5 @@ fn bench(c: &mut Criterion<corpora::CpuTime>) {
     }
 }
 
-criterion_group! { name = benches; config = corpora::criterion(); targets = bench }
+criterion_group! { name = benches; config = cpu_time::criterion(); targets = bench }
 criterion_main!(benches);

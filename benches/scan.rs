@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a wrong answer ends the bench")]
 
 mod corpora;
+mod cpu_time;
 
 use std::hint::black_box;
 
@@ -38,12 +39,12 @@ fn scan(mut scanner: Scanner, body: &[u8], members_expected: u32) -> Option<u64>
     scanner.closed_at()
 }
 
-fn bench(c: &mut Criterion<corpora::CpuTime>) {
+fn bench(c: &mut Criterion<cpu_time::CpuTime>) {
     for corpus in corpora::corpora() {
         let closed_at = Some(corpus.body.len() as u64 - 1);
         let members = if corpus.tools == 0 { 3 } else { 4 };
         let mut group = c.benchmark_group(corpus.name);
-        group.throughput(corpora::throughput(&corpus.body));
+        group.throughput(cpu_time::throughput(&corpus.body));
         for (name, make) in [
             ("best", Scanner::new as fn() -> Scanner),
             ("portable", Scanner::portable),
@@ -56,5 +57,5 @@ fn bench(c: &mut Criterion<corpora::CpuTime>) {
     }
 }
 
-criterion_group! { name = benches; config = corpora::criterion(); targets = bench }
+criterion_group! { name = benches; config = cpu_time::criterion(); targets = bench }
 criterion_main!(benches);

@@ -3,7 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a wrong answer ends the bench")]
 
-mod corpora;
+mod cpu_time;
 
 use std::hint::black_box;
 use std::io::Write;
@@ -57,11 +57,11 @@ fn read<'a>(mut tap: Tap, pieces: impl Iterator<Item = &'a [u8]>) {
     assert_eq!(usage.tokens.output, Some(7));
 }
 
-fn bench(c: &mut Criterion<corpora::CpuTime>) {
+fn bench(c: &mut Criterion<cpu_time::CpuTime>) {
     for stream in streams() {
         let whole = stream.events.concat();
         let mut group = c.benchmark_group(stream.name);
-        group.throughput(corpora::throughput(&whole));
+        group.throughput(cpu_time::throughput(&whole));
         let tap = |codings| Tap::new(stream.dialect, Form::Events, codings);
         group.bench_function("event a piece", |b| {
             let events = || stream.events.iter().map(Vec::as_slice);
@@ -84,7 +84,7 @@ fn bench(c: &mut Criterion<corpora::CpuTime>) {
          \"usage\":{{\"prompt_tokens\":12,\"completion_tokens\":7}}}}"
     );
     let mut group = c.benchmark_group("object");
-    group.throughput(corpora::throughput(object.as_bytes()));
+    group.throughput(cpu_time::throughput(object.as_bytes()));
     group.bench_function("block a piece", |b| {
         let tap = || Tap::new(Dialect::Chat, Form::Json, Codings::Plain);
         b.iter(|| read(tap(), object.as_bytes().chunks(BLOCK)));
@@ -92,5 +92,5 @@ fn bench(c: &mut Criterion<corpora::CpuTime>) {
     group.finish();
 }
 
-criterion_group! { name = benches; config = corpora::criterion(); targets = bench }
+criterion_group! { name = benches; config = cpu_time::criterion(); targets = bench }
 criterion_main!(benches);

@@ -11,16 +11,20 @@ pub fn tap(data: &[u8]) {
     let [choice, step, body @ ..] = data else {
         return;
     };
-    let dialects = Dialect::ALL.iter().cycle();
-    let dialect = dialects.skip(usize::from(choice & 3)).next();
+    let dialect = Dialect::ALL.get(usize::from(choice & 3)).copied();
     let form = if choice & 4 == 0 {
         Form::Events
     } else {
         Form::Json
     };
-    let dialect = dialect.copied().unwrap_or(Dialect::Chat);
     let step = usize::from(*step).max(1);
-    agree(dialect, form, body, body.chunks(step), choice & 8 == 0);
+    agree(
+        dialect.unwrap_or(Dialect::Chat),
+        form,
+        body,
+        body.chunks(step),
+        choice & 8 == 0,
+    );
 }
 
 /// Checks `body`, given in `pieces`, against the full parse.

@@ -45,7 +45,10 @@ pub fn usage(dialect: Dialect, form: Form, body: &[u8], whole: bool) -> Option<U
             }
         }
     }
-    let over = answer.end.unwrap_or(read && answer.stop.is_some());
+    let over = match answer.end {
+        Some(well) => well,
+        None => read && answer.stop.is_some(),
+    };
     Some(Usage {
         state: match (answer.given == Given::default(), over) {
             (true, _) => State::Absent,
@@ -126,7 +129,7 @@ impl Answer {
             self.calls |= item.all("type").any(calls);
         }
         let status = root.in_order(&["type", "status"], &[("response", &["status"])]);
-        let ended = status.into_iter().filter_map(|node| {
+        let mut ended = status.into_iter().filter_map(|node| {
             let word = node.text()?;
             let own = root.all("type").any(|kind| std::ptr::eq(kind, node));
             let word = if own {
@@ -141,7 +144,7 @@ impl Answer {
         let details = "incomplete_details";
         let details = root.in_order(&[details], &[("response", &[details])]);
         let reason = self.last_reason(details, "reason");
-        let stop = ended.last().map(|word| match word {
+        let stop = ended.next_back().map(|word| match word {
             "completed" if self.calls => StopReason::ToolCalls,
             "completed" => StopReason::Stop,
             "incomplete" => reason.unwrap_or(StopReason::Other),
@@ -173,7 +176,7 @@ impl Answer {
                 [inside, ..] => node.all(inside).collect(),
             });
             let found = nodes.flat_map(|node| node.all(key));
-            found.filter_map(Node::count).last()
+            found.filter_map(Node::count).next_back()
         };
         let (cached, write) = match self.dialect {
             Dialect::Messages => (
