@@ -1,16 +1,12 @@
 use std::fs;
-use std::io::Write;
 use std::path::Path;
 
-use flate2::Compression;
-use flate2::write::{GzEncoder, ZlibEncoder};
 use proptest::prelude::*;
 use serde_json::Value;
 
-use crate::coding::{Coding, Codings};
 use crate::dialect::Dialect;
 use crate::usage::fuzzing::{agree, read};
-use crate::usage::{Form, State, StopReason, Tap, Tokens, Usage};
+use crate::usage::{Form, State, StopReason, Tokens, Usage};
 
 /// The usage of a whole body, after every cut was found to give the same.
 fn usage(dialect: Dialect, body: &str) -> Usage {
@@ -318,61 +314,6 @@ fn an_error_leaves_what_was_said_partial() {
     let error = r#"{"error":{"message":"x"}}"#;
     let usage = usage(Dialect::Chat, &stream(&[usage_chunk, error, "[DONE]"]));
     assert_eq!(usage.state, State::Partial);
-}
-
-fn packed(coding: Coding, body: &[u8]) -> Vec<u8> {
-    match coding {
-        Coding::Gzip => {
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-            encoder.write_all(body).unwrap();
-            encoder.finish().unwrap()
-        }
-        _ => {
-            let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
-            encoder.write_all(body).unwrap();
-            encoder.finish().unwrap()
-        }
-    }
-}
-
-#[test]
-fn compressed_answers_are_read_where_the_decoder_is_small() {
-    let last = r#"{"choices":[{"finish_reason":"stop"}],"usage":{"prompt_tokens":3}}"#;
-    let deltas = (0..2000).map(|n| format!(r#"{{"choices":[{{"delta":{{"content":"{n}"}}}}]}}"#));
-    let deltas: Vec<_> = deltas.collect();
-    let mut events: Vec<_> = deltas.iter().map(String::as_str).collect();
-    events.extend([last, "[DONE]"]);
-    let body = stream(&events);
-    let plain = read(
-        Dialect::Chat,
-        Form::Events,
-        [body.as_bytes()].into_iter(),
-        true,
-    );
-    assert_eq!(plain.state, State::Complete);
-    for coding in [Coding::Gzip, Coding::Deflate] {
-        let packed = packed(coding, body.as_bytes());
-        for step in [1, 3, 1000, packed.len()] {
-            let mut tap = Tap::new(Dialect::Chat, Form::Events, Codings::One(coding));
-            packed.chunks(step).for_each(|piece| tap.see(piece));
-            assert_eq!(tap.finish(true), plain, "{coding:?} {step}");
-        }
-        let mut tap = Tap::new(Dialect::Chat, Form::Events, Codings::One(coding));
-        tap.see(b"not what it says it is");
-        assert_eq!(tap.finish(true), Usage::default());
-    }
-    let mut tap = Tap::new(Dialect::Chat, Form::Events, Codings::Unreadable);
-    tap.see(body.as_bytes());
-    assert_eq!(tap.finish(true), Usage::default());
-    for (coding, start) in [
-        (Coding::Zstd, &b"\x28\xB5\x2F\xFD\x00\x00"[..]),
-        (Coding::Brotli, b"\x00"),
-    ] {
-        let mut tap = Tap::new(Dialect::Chat, Form::Events, Codings::One(coding));
-        tap.see(start);
-        tap.see(body.as_bytes());
-        assert_eq!(tap.finish(true), Usage::default(), "{coding:?}");
-    }
 }
 
 #[test]
