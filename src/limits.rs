@@ -117,6 +117,9 @@ pub const TOOL_NAME_BYTES_MAX: usize = 128;
 /// kept (per body). The longest switch literal has 12.
 pub const USER_TEXT_BYTES_MAX: usize = 64;
 
+/// The first byte of every switch literal; a user text that begins otherwise is not kept either.
+pub const USER_TEXT_FIRST: u8 = b'-';
+
 /// Bytes of the window that a compressed body may ask for (per body). Encoders take 2 to 8 MiB unless
 /// told otherwise; RFC 9659 names 8 MiB as what every decoder of zstd has.
 pub const CODING_WINDOW_BYTES: u64 = 8 * 1024 * 1024;

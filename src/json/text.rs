@@ -45,6 +45,12 @@ enum State {
 }
 
 impl Unescape {
+    /// Whether no escape is open.
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        matches!(self.state, State::Plain) && self.high == 0
+    }
+
     /// A decoder that gives a lone surrogate in the three bytes of WTF-8, so that two different ones stay
     /// different. What it gives need not be UTF-8.
     #[must_use]

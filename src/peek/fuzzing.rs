@@ -12,6 +12,7 @@ use crate::peek::naive::{self, Facts};
 use crate::peek::{
     Capture, Demand, Fact, KeySet, MODEL_BYTES_MAX, Peek, SESSION_FIELD_BYTES_MAX,
     TOOL_NAME_BYTES_MAX, Text, TextReader, ToolName, ToolNames, TopKey, USER_TEXT_BYTES_MAX,
+    USER_TEXT_FIRST,
 };
 
 /// The scanner accepts what a full parse accepts, in any cut, with any lanes.
@@ -97,6 +98,11 @@ pub fn range(span: Span) -> Range<usize> {
     usize::try_from(span.start).unwrap()..usize::try_from(span.end).unwrap()
 }
 
+/// Whether a text, without white space around it, is kept up to the bound.
+fn may_be_switch(text: &str) -> bool {
+    text.is_empty() || text.as_bytes().first() == Some(&USER_TEXT_FIRST)
+}
+
 /// A JSON string that serde_json reads: lone surrogates replaced through the scanner's own decoder.
 fn lossless(raw: &[u8]) -> Vec<u8> {
     let (mut unescape, mut text, mut out) = (Unescape::default(), vec![], vec![]);
@@ -151,12 +157,12 @@ pub fn agree(dialect: Dialect, body: &[u8], pieces: &[&[u8]], naive: Option<&Fac
     }
     let text = naive.last_user_text.as_deref().map(str::trim);
     let same_text = match (peek.last_user(), text) {
-        (Fact::Found(found), Some(text)) => {
+        (Fact::Found(found), Some(text)) if may_be_switch(text) => {
             let literals = ["--who?", text];
             let place = found.position_in(&literals, &TextReader::for_switch());
             place == literals.iter().position(|literal| *literal == text)
         }
-        (Fact::BeyondBound, Some(text)) => text.len() > USER_TEXT_BYTES_MAX,
+        (Fact::BeyondBound, Some(text)) => text.len() > USER_TEXT_BYTES_MAX || !may_be_switch(text),
         (Fact::Absent, None) => true,
         (_, _) => false,
     };

@@ -27,6 +27,7 @@ mod user_text;
 
 pub use crate::limits::{
     MODEL_BYTES_MAX, SESSION_FIELD_BYTES_MAX, TOOL_NAME_BYTES_MAX, USER_TEXT_BYTES_MAX,
+    USER_TEXT_FIRST,
 };
 pub use key::{KeySet, TopKey};
 pub use report::report;
@@ -345,6 +346,7 @@ impl<T: ToolNames> Peek<T> {
     /// Messages are the items of `messages`; for [`Dialect::Responses`] those items of `input` that
     /// have no type or type `message`, or `input` itself if it is a string. A user message that
     /// repeats `role`, `type` or `content`, or has a part that repeats `type` or `text`, has no text.
+    /// Beyond the bound is also a text that no switch begins like: with another byte than [`USER_TEXT_FIRST`].
     #[must_use]
     pub fn last_user(&self) -> Fact<LastUserText<'_>> {
         self.gather.last_user(self.settles(Demand::USER_TEXT))

@@ -2,11 +2,12 @@
 //!
 //! A switch literal is a few bytes, so a bounded automaton is enough: white space before the text is
 //! dropped whatever its length, at most [`USER_TEXT_BYTES_MAX`] bytes are kept, and after them only
-//! white space may follow. What is kept cannot be printed or read: it can be compared, by the holder
+//! white space may follow. What does not begin with [`USER_TEXT_FIRST`] is no literal and is given up at its
+//! first byte: a long conversation has thousands of texts, and all but the last are of no use. What is kept cannot be printed or read: it can be compared, by the holder
 //! of a [`TextReader`].
 
 use crate::json::Unescape;
-use crate::limits::USER_TEXT_BYTES_MAX;
+use crate::limits::{USER_TEXT_BYTES_MAX, USER_TEXT_FIRST};
 use crate::peek::{Capture, Fact};
 
 /// The right to judge what a person typed. Module `switch` alone makes one (`tests/tidy.rs`), so no
@@ -180,6 +181,9 @@ impl Draft {
     }
 
     fn piece(&mut self, raw: &[u8], last: bool) {
+        if self.is_given_up(raw) {
+            return;
+        }
         let mut unescape = std::mem::take(&mut self.unescape);
         // In steps, so that nothing is decoded once the bound is passed.
         for step in raw.chunks(USER_TEXT_BYTES_MAX) {
@@ -192,6 +196,22 @@ impl Draft {
             unescape.finish(|text| self.text(text));
         }
         self.unescape = unescape;
+    }
+
+    /// Whether nothing of this text will be kept, as its first byte tells where it is plain.
+    fn is_given_up(&mut self, raw: &[u8]) -> bool {
+        let first = raw.first().filter(|_| self.is_untouched());
+        let plain = first.filter(|byte| byte.is_ascii_graphic() && **byte != b'\\');
+        self.beyond |= plain.is_some_and(|byte| *byte != USER_TEXT_FIRST);
+        self.beyond
+    }
+
+    /// Whether no byte of the text has come, and one that is plain would be its first.
+    fn is_untouched(&self) -> bool {
+        self.capture == Capture::Bounded
+            && self.bytes.len == 0
+            && self.partial_len == 0
+            && self.unescape.is_plain()
     }
 
     fn text(&mut self, text: &[u8]) {
@@ -239,6 +259,9 @@ impl Draft {
         let fits = !self.gap && self.bytes.len + len <= USER_TEXT_BYTES_MAX;
         match (blank, fits) {
             (true, _) if self.bytes.len == 0 => {}
+            (false, _) if self.bytes.len == 0 && character != [USER_TEXT_FIRST] => {
+                self.beyond = true;
+            }
             (_, true) => self.bytes.extend_from_slice(character),
             (true, false) => self.gap = true,
             (false, false) => self.beyond = true,
@@ -269,8 +292,8 @@ mod tests {
     #[test]
     fn white_space_of_any_length_around_a_bounded_text() {
         let blank = "\u{a0}\u{3000} \u{85}\u{2028}".repeat(1000);
-        let longest = "é".repeat(USER_TEXT_BYTES_MAX / 2);
-        for text in ["--who?", "a b", "\u{200b}--who?", "", &longest] {
+        let longest = format!("--{}", "é".repeat(USER_TEXT_BYTES_MAX / 2 - 1));
+        for text in ["--who?", "- b", "", &longest] {
             let padded = format!("{blank}{text}{blank}");
             assert_eq!(judge(&padded), Fact::Found(text.to_owned()));
         }
@@ -278,14 +301,40 @@ mod tests {
             judge(&format!("{blank}{longest}x{blank}")),
             Fact::BeyondBound
         );
-        assert_eq!(judge(&format!("x{blank}x")), Fact::BeyondBound);
+        assert_eq!(judge(&format!("-{blank}x")), Fact::BeyondBound);
+        for text in ["a b", "\u{200b}--who?", "é", "\u{ad}-", "_"] {
+            for padded in [text.to_owned(), format!("{blank}{text}")] {
+                assert_eq!(judge(&padded), Fact::BeyondBound, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_byte_tells_also_where_it_is_escaped() {
+        let judge = |pieces: &[&str]| {
+            let mut texts = UserTexts::new(Capture::Bounded);
+            texts.begin();
+            for piece in pieces {
+                texts.piece(piece.as_bytes(), false);
+            }
+            texts.piece(b"", true);
+            texts.keep();
+            texts
+                .fact(true, true)
+                .found()
+                .map(|found| found.as_str().to_owned())
+        };
+        assert_eq!(judge(&["\\u00", "2d-who?"]).as_deref(), Some("--who?"));
+        assert_eq!(judge(&["\\", "n", "--who?"]).as_deref(), Some("--who?"));
+        assert_eq!(judge(&["\\u0078", "--who?"]), None);
+        assert_eq!(judge(&["\\", "u0078"]), None);
     }
 
     #[test]
     fn a_character_across_the_bound_is_beyond_it() {
-        let text = format!("{}\u{3000}x", "a".repeat(USER_TEXT_BYTES_MAX - 1));
+        let text = format!("{}\u{3000}x", "-".repeat(USER_TEXT_BYTES_MAX - 1));
         assert_eq!(judge(&text), Fact::BeyondBound);
-        let text = format!("{}\u{3000}", "a".repeat(USER_TEXT_BYTES_MAX - 1));
+        let text = format!("{}\u{3000}", "-".repeat(USER_TEXT_BYTES_MAX - 1));
         assert_eq!(judge(&text), Fact::Found(text.trim().to_owned()));
     }
 }
