@@ -173,7 +173,7 @@ fn table_names_targets_figures_and_ratios() {
     let addr = mock.addr();
     let ended = bench(&format!(
         "--target one=http://{addr} --target two=http://{addr} --rounds 2 --requests 3 \
-         --connections 1 --stream"
+         --connections 1 --stream --pause 2ms"
     ));
     assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
     let row = |name: &str| {

@@ -25,8 +25,7 @@ use crate::observe::metrics::{
     CLASSES, CoreMetrics, DIALECTS, LANES, Metrics, ProviderCells, ProviderMetrics, wide,
 };
 use crate::observe::{EndReason, Observer};
-use crate::switch::{Dictionary, Switch};
-use crate::usage::{State, Tokens};
+use crate::switch::Dictionary;
 
 /// `Content-Type` of an exposition.
 pub const CONTENT_TYPE: &str = prometheus_text::CONTENT_TYPE;
@@ -245,33 +244,6 @@ impl Scrape {
         )
     }
 
-    fn switches(&self, page: &mut Page<'_>) -> fmt::Result {
-        let answers = Switch::ALL.map(|switch| {
-            let total = self.total(|core| core.switches.get(switch as usize).map(Count::get));
-            ([("switch", switch.as_str())], total)
-        });
-        page.counts(
-            "switch_answers",
-            "Switches that were answered here",
-            answers,
-        )?;
-        page.level(
-            "switch_entries",
-            "Sessions with an id of their own at the providers",
-            wide(self.scene.dictionary.len()),
-        )?;
-        page.count(
-            "switch_refused",
-            "Requests for such an id that were forwarded because switches.max_entries is reached",
-            self.sum(|core| &core.switches_refused),
-        )?;
-        page.count(
-            "switch_aborted_upstream",
-            "Switches behind a body of more than a window, whose request a provider had in part",
-            self.sum(|core| &core.switches_aborted),
-        )
-    }
-
     fn times(&self, page: &mut Page<'_>) -> fmt::Result {
         page.distributions(
             "added_latency_seconds",
@@ -374,33 +346,6 @@ impl Scrape {
         )
     }
 
-    fn usage(&self, page: &mut Page<'_>) -> fmt::Result {
-        let mut tokens = Vec::new();
-        let mut states = Vec::new();
-        for provider in &self.scene.providers {
-            for (kind, (word, _)) in Tokens::default().named().into_iter().enumerate() {
-                let labels = [("provider", provider.name()), ("kind", word)];
-                let total = provider.total(|it| it.tokens.get(kind).map_or(0, Count::get));
-                tokens.push((labels, total));
-            }
-            for state in State::ALL {
-                let labels = [("provider", provider.name()), ("usage", state.as_str())];
-                let total = provider.total(|it| it.usage.get(state as usize).map_or(0, Count::get));
-                states.push((labels, total));
-            }
-        }
-        page.counts(
-            "tokens",
-            "Tokens that a provider gave for its answers; the kinds do not overlap",
-            tokens,
-        )?;
-        page.counts(
-            "answers",
-            "Successful answers of a provider in one of the dialects, by what they said of their cost",
-            states,
-        )
-    }
-
     fn memory(&self, page: &mut Page<'_>) -> fmt::Result {
         let scene = &self.scene;
         page.level(
@@ -460,7 +405,7 @@ impl Scrape {
 }
 
 impl ProviderMetrics {
-    fn total(&self, cell: impl Fn(&ProviderCells) -> u64) -> u64 {
+    pub(super) fn total(&self, cell: impl Fn(&ProviderCells) -> u64) -> u64 {
         self.cores.iter().map(|core| cell(core)).sum()
     }
 }

@@ -7,6 +7,7 @@
 //! Costs of one exchange: a dozen relaxed stores to memory of its own core, and one reading of the
 //! clock for each piece of a response.
 
+mod answers;
 mod exposition;
 mod ledger;
 

@@ -488,6 +488,64 @@ impl Drop for Gateway {
         if std::thread::panicking() {
             let (yaml, output) = (&self.yaml, self.output());
             eprintln!("--- gateway: {status:?}\n{yaml}--- its output:\n{output}---");
+        } else {
+            check_access_lines(&self.output());
+        }
+    }
+}
+
+/// Keys of an access line; docs/operations.md says what they are.
+const ACCESS_KEYS: [&str; 28] = [
+    "time",
+    "request_id",
+    "client",
+    "family",
+    "dialect",
+    "route",
+    "provider",
+    "auth",
+    "session",
+    "switch",
+    "lane",
+    "decline",
+    "status",
+    "error",
+    "request_bytes",
+    "response_bytes",
+    "attempts",
+    "gathered_ms",
+    "connected_ms",
+    "first_byte_ms",
+    "duration_ms",
+    "end_reason",
+    "usage",
+    "stop_reason",
+    "input_tokens",
+    "output_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+];
+
+/// Over the whole suite, whatever clients sent: a line has these keys and no other, so no conversation and
+/// no agent, and its values are numbers, names of the configuration and single words, so no text.
+fn check_access_lines(output: &str) {
+    for line in output.lines().filter(|line| line.starts_with('{')) {
+        // The last one may be cut by the end of the process.
+        let Ok(Value::Object(line)) = serde_json::from_str(line) else {
+            continue;
+        };
+        for (key, value) in line {
+            assert!(
+                ACCESS_KEYS.contains(&key.as_str()),
+                "{key} in an access line"
+            );
+            let named = matches!(key.as_str(), "client" | "provider");
+            let text = value.as_str().filter(|_| !named).unwrap_or_default();
+            let is_word = text.len() <= 40 && !text.contains(char::is_whitespace);
+            assert!(
+                is_word && !value.is_object() && !value.is_array(),
+                "{key}: {value}"
+            );
         }
     }
 }
