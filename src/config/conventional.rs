@@ -8,7 +8,7 @@
 use crate::auth::Scheme;
 use crate::config::read::Reader;
 use crate::config::resolve::Sources;
-use crate::config::switches::boolean;
+use crate::config::switches::{BOOLEANS, boolean};
 
 /// Endings of the names of variables with a credential, first to last.
 const fn secret_suffixes(scheme: Scheme) -> [&'static str; 3] {
@@ -83,7 +83,7 @@ pub(super) fn flag(
         return written;
     };
     boolean(&text).or_else(|| {
-        reader.warn(&name, &key);
+        reader.warn(&name, BOOLEANS, &key);
         written
     })
 }

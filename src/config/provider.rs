@@ -202,10 +202,7 @@ fn session_forwarding(
     let found = read::word(&words)(&Value::Text(text.trim().to_owned()));
     found.unwrap_or_else(|_| {
         let key = section.path_of("session_forwarding");
-        let words = "none nor opencode-go";
-        reader.warnings.push(format!(
-            "{name} is neither {words} and is ignored: {key} stays"
-        ));
+        reader.warn(&name, "none nor opencode-go", &key);
         written.unwrap_or_default()
     })
 }

@@ -83,9 +83,10 @@ impl Reader {
         });
     }
 
-    /// Notes that an environment variable is no boolean, so that `key` stays as the file has it.
-    pub(super) fn warn(&mut self, variable: &str, key: &str) {
-        let warning = format!("{variable} is neither true nor false and is ignored: {key} stays");
+    /// Notes that an environment variable is none of `words`, such as `true nor false`, so that `key`
+    /// stays as the file has it.
+    pub(super) fn warn(&mut self, variable: &str, words: &str, key: &str) {
+        let warning = format!("{variable} is neither {words} and is ignored: {key} stays");
         self.warnings.push(warning);
     }
 
@@ -262,7 +263,6 @@ pub(super) fn boolean(value: &Value) -> Result<bool, String> {
     }
 }
 
-/// A text; what looks like a number or a boolean has to be quoted.
 /// A text of 1 to `bytes_max` bytes that can neither be blank nor break a line.
 pub(super) fn line(bytes_max: usize) -> impl Fn(&Value) -> Result<String, String> {
     move |value| {
@@ -280,6 +280,7 @@ pub(super) fn line(bytes_max: usize) -> impl Fn(&Value) -> Result<String, String
     }
 }
 
+/// A text; what looks like a number or a boolean has to be quoted.
 pub(super) fn text(value: &Value) -> Result<&str, String> {
     match value {
         Value::Text(text) => Ok(text),

@@ -55,11 +55,14 @@ pub(super) fn with_environment(
     if let Some((name, text)) = set {
         match boolean(&text) {
             Some(enabled) => switches.enabled = enabled,
-            None => reader.warn(name, "switches.enabled"),
+            None => reader.warn(name, BOOLEANS, "switches.enabled"),
         }
     }
     switches
 }
+
+/// What [`boolean`] reads, as a warning says it.
+pub(super) const BOOLEANS: &str = "true nor false";
 
 /// `true` or `false` in any letter case.
 pub(super) fn boolean(text: &str) -> Option<bool> {

@@ -49,9 +49,7 @@ pub(super) async fn gather(
 ) -> Result<(), GatherEnd> {
     absorb(client, forward)?;
     if forward.asked.expects_continue && client.input.is_empty() && !forward.body.is_complete() {
-        let interim: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-        let written = write_all(&client.stream, [interim], &mut 0).await;
-        written.map_err(|_| GatherEnd::ClientGone)?;
+        invite(client).await?;
     }
     let mut reads = 0_u32;
     let mut progress = Progress::new(core.settings.request_progress);
@@ -77,6 +75,13 @@ pub(super) async fn gather(
     // Nothing grows after this.
     forward.grower = None;
     Ok(())
+}
+
+/// Tells a client to send the body that it holds back (RFC 9110 §10.1.1).
+pub(super) async fn invite(client: &Client) -> Result<(), GatherEnd> {
+    let interim: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+    let written = write_all(&client.stream, [interim], &mut 0).await;
+    written.map_err(|_| GatherEnd::ClientGone)
 }
 
 /// Whether forwarding may begin with what is there.
@@ -241,7 +246,8 @@ async fn read_more(
     }
 }
 
-fn client_end(error: io::Error, late: Failure) -> GatherEnd {
+/// What the end of a wait for the client means; `late` if it was too long.
+pub(super) fn client_end(error: io::Error, late: Failure) -> GatherEnd {
     match error.kind() {
         io::ErrorKind::TimedOut => GatherEnd::Failed(late),
         _ => GatherEnd::ClientGone,

@@ -123,10 +123,10 @@ pub struct Core {
     /// Their names for records, in the order of the table: copies of this core's own, so that no other
     /// core counts their uses.
     pub labels: Vec<Arc<str>>,
-    /// The ids that sessions got; the same one for all cores.
-    pub dictionary: Arc<Dictionary>,
     /// Whether they are on this machine, in the same order.
     pub locals: Vec<bool>,
+    /// The ids that sessions got; the same one for all cores.
+    pub dictionary: Arc<Dictionary>,
     /// Where answers and outcomes go, if there is a ledger.
     pub ledger: Option<Telling>,
     /// Connections to them.

@@ -11,13 +11,12 @@ use serde_json::json;
 use crate::clock;
 use crate::dialect::Family;
 use crate::exchange::admit::Admission;
-use crate::exchange::gather::GatherEnd;
+use crate::exchange::gather::{GatherEnd, client_end, invite};
 use crate::exchange::reject::Rejection;
 use crate::exchange::{Client, Core, Next};
 use crate::failure::Failure;
-use crate::http1::emit;
 use crate::http1::framing::BodyLength;
-use crate::lane::{Body, BodyError, write_all};
+use crate::lane::{Body, BodyError};
 use crate::ledger::{Found, ReportError, Resolution, Unavailable, parse};
 use crate::limits::{BLOCK_BYTES, OUTCOME_BODY_BYTES, QUESTION_LOOK_MS, QUESTION_WAIT_MS};
 use crate::local::Answer;
@@ -111,9 +110,7 @@ async fn received(client: &mut Client, report: &Report) -> Result<Vec<u8>, Gathe
             break;
         }
         if !asked && client.input.is_empty() {
-            let interim: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-            let written = write_all(&client.stream, [interim], &mut 0).await;
-            written.map_err(|_| GatherEnd::ClientGone)?;
+            invite(client).await?;
         }
         asked = true;
         // Beside the body there may be the framing of its chunks.
@@ -125,10 +122,7 @@ async fn received(client: &mut Client, report: &Report) -> Result<Vec<u8>, Gathe
             Ok(count) => client.input.filled(count),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 let readable = client.stream.readable().await;
-                readable.map_err(|error| match error.kind() {
-                    io::ErrorKind::TimedOut => GatherEnd::Failed(Failure::BodyTimeout),
-                    _ => GatherEnd::ClientGone,
-                })?;
+                readable.map_err(|error| client_end(error, Failure::BodyTimeout))?;
             }
             Err(_) => return Err(GatherEnd::ClientGone),
         }
@@ -197,18 +191,6 @@ fn done(report: &Report, found: &Found, duplicate: bool) -> Answer {
     if duplicate && let Some(members) = body.as_object_mut() {
         members.insert("duplicate".to_owned(), true.into());
     }
-    let body = body.to_string();
-    let (length, id) = (body.len().to_string(), report.id.to_string());
-    let mut bytes = Vec::with_capacity(body.len().saturating_add(256));
-    emit::status_line(&mut bytes, 200, b"OK");
-    emit::field(&mut bytes, b"content-type", b"application/json");
-    emit::field(&mut bytes, b"content-length", length.as_bytes());
-    emit::field(&mut bytes, b"x-lanegate-request-id", id.as_bytes());
-    let close = !report.keeps_open;
-    if close {
-        emit::field(&mut bytes, b"connection", b"close");
-    }
-    emit::end(&mut bytes);
-    bytes.extend_from_slice(body.as_bytes());
-    Answer { bytes, close }
+    let id = report.id.to_string();
+    Answer::json(&body.to_string(), &id, !report.keeps_open)
 }

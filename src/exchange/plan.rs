@@ -143,8 +143,7 @@ pub(super) fn is_session_open(core: &Core, client: &Client, forward: &Forward) -
 
 /// Whether its provider is told the session of this request.
 fn takes_session(core: &Core, forward: &Forward, routed: &Routed) -> bool {
-    let provider = core.table.provider(routed.provider);
-    forward.sessions && routed.imposter && provider.is_some_and(|it| it.takes_sessions)
+    forward.sessions && core.table.tells_session(routed)
 }
 
 /// Whether the session is told in the body too: in a request of the family that has a key for it.
@@ -213,15 +212,23 @@ fn route(core: &Core, forward: &Forward) -> Result<Routed, Failure> {
         return Ok(routed.clone());
     }
     let family = forward.asked.family;
-    let model = forward.body.facts().map(|facts| facts.model());
+    let model = forward.body.facts().map_or(Err(Failure::NoModel), model);
     match model {
-        Some(Fact::Found(model)) if !model.value.trim().is_empty() => {
-            let routed = core.table.route(family, model.value);
+        Ok(model) => {
+            let routed = core.table.route(family, model);
             routed.ok_or(Failure::UnknownModel)
         }
-        Some(Fact::BeyondBound) if forward.judged => Err(Failure::ModelTooLong),
-        _ if forward.judged => Err(Failure::NoModel),
-        _ => core.table.default_of(family).ok_or(Failure::NoProvider),
+        Err(failure) if forward.judged => Err(failure),
+        Err(_) => core.table.default_of(family).ok_or(Failure::NoProvider),
+    }
+}
+
+/// The model that a body asks for.
+pub(super) fn model(facts: &Peek) -> Result<&str, Failure> {
+    match facts.model() {
+        Fact::Found(model) if !model.value.trim().is_empty() => Ok(model.value),
+        Fact::BeyondBound => Err(Failure::ModelTooLong),
+        Fact::Found(_) | Fact::NotYet | Fact::Absent => Err(Failure::NoModel),
     }
 }
 

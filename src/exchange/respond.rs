@@ -258,11 +258,7 @@ pub(super) async fn beside(
 ) -> Next {
     prepared.begin(record);
     // Without a name in the head the body says which conversation it is, and part of it is still to come.
-    if record
-        .identity
-        .as_ref()
-        .is_some_and(|it| it.session.is_some())
-    {
+    if record.names_conversation() {
         core.tell(record);
     }
     let out = Outgoing {

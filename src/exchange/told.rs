@@ -38,11 +38,7 @@ pub(super) fn identify(core: &Core, head: &RequestHead, bytes: &[u8], record: &m
 
 /// What the body of this request is read for beside what decides about it. Wished only: nothing waits for it.
 pub(super) fn wishes(core: &Core, record: &Record) -> Demand {
-    let named = record
-        .identity
-        .as_ref()
-        .is_some_and(|it| it.session.is_some());
-    wished(core.ledger.is_some(), named)
+    wished(core.ledger.is_some(), record.names_conversation())
 }
 
 /// A conversation that the head names is not looked for in the body.

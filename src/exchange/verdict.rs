@@ -13,11 +13,12 @@ use crate::clock;
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::decide::{Asked, Forward};
+use crate::exchange::plan::model;
 use crate::failure::Failure;
 use crate::identity::session::{Session, Source};
 use crate::lane::{Body, Judge};
 use crate::local::Answer;
-use crate::peek::{Fact, Peek, TopKey};
+use crate::peek::{Peek, TopKey};
 use crate::route::Routed;
 use crate::switch::{Added, Reply, Shown, Switch};
 
@@ -137,10 +138,9 @@ impl<'a> Verdict<'a> {
 
     /// The answer to a switch; none where it is no switch for this request.
     fn answer(&self, switch: Switch, facts: &Peek) -> Option<Instead> {
-        let model = match facts.model() {
-            Fact::Found(model) if !model.value.trim().is_empty() => model.value,
-            Fact::BeyondBound => return Some(Err(Failure::ModelTooLong)),
-            _ => return Some(Err(Failure::NoModel)),
+        let model = match model(facts) {
+            Ok(model) => model,
+            Err(failure) => return Some(Err(failure)),
         };
         let reply = match switch {
             Switch::Who => self.who(model),

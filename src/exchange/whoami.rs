@@ -45,8 +45,7 @@ pub(super) fn whoami(
         Dialect::Messages => Family::Anthropic,
     };
     let (routed, auth) = destination(core, family, &model)?;
-    let provider = core.table.provider(routed.provider);
-    let told = routed.imposter && provider.is_some_and(|it| it.takes_sessions);
+    let told = core.table.tells_session(&routed);
     let asker = Asker {
         fields: &head.fields,
         text: bytes,

@@ -23,7 +23,6 @@ use crate::http1::head::Version;
 use crate::http1::hop::ConnectionOptions;
 use crate::http1::host::host;
 use crate::http1::query::QueryError;
-use crate::http1::query::encoded;
 use crate::http1::query::parameter;
 use crate::http1::target::Target;
 use crate::http1::target::has_dot_segments;
@@ -55,6 +54,19 @@ pub fn query(input: &[u8]) {
             assert!(!plain, "plain text is no encoding");
         }
     }
+}
+
+/// `value` as it can stand in a query.
+pub(super) fn encoded(value: &str) -> String {
+    let mut out = String::with_capacity(value.len());
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            out.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    out
 }
 
 /// Heads: pieces give what the whole gives, a naive split agrees, what is emitted is read back.

@@ -60,23 +60,10 @@ fn digit(byte: u8) -> Result<u8, QueryError> {
     value.ok_or(QueryError::Encoding)
 }
 
-/// `value` as it can stand in a query.
-#[must_use]
-pub fn encoded(value: &str) -> String {
-    let mut out = String::with_capacity(value.len());
-    for byte in value.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
-            out.push(char::from(byte));
-        } else {
-            out.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http1::fuzzing::encoded;
     use proptest::prelude::*;
 
     #[test]

@@ -227,6 +227,13 @@ impl Record {
         std::mem::replace(self, empty)
     }
 
+    /// Whether the head names the conversation, so that its body is not needed for that.
+    #[must_use]
+    pub fn names_conversation(&self) -> bool {
+        let identity = self.identity.as_ref();
+        identity.is_some_and(|it| it.session.is_some())
+    }
+
     /// Time since the head was complete.
     #[must_use]
     pub fn elapsed(&self) -> Duration {

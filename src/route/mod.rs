@@ -131,6 +131,13 @@ impl Table {
         same.then_some(default)
     }
 
+    /// Whether the provider is told the session of a request that takes this route.
+    #[must_use]
+    pub fn tells_session(&self, routed: &Routed) -> bool {
+        let provider = self.provider(routed.provider);
+        routed.imposter && provider.is_some_and(|it| it.takes_sessions)
+    }
+
     /// Whether a request of the family may go to a provider that is told its session.
     #[must_use]
     pub fn takes_sessions(&self, family: Family) -> bool {

@@ -290,10 +290,7 @@ fn attend(
         }
         // Signals that came meanwhile are one: the file is read after the last of them.
         if flags.reload.swap(false, Ordering::Relaxed) {
-            match control.reload() {
-                Ok(done) => report(&done.to_string()),
-                Err(error) => report(&error.to_string()),
-            }
+            let _reported = reload_and_report(control);
         }
         for change in watch.look() {
             report(&change.to_string());
@@ -311,6 +308,16 @@ fn attend(
         }
     }
     report(&course.outcome());
+}
+
+/// Reads the configuration again and tells the operator what came of it, whoever asked.
+fn reload_and_report(control: &Control) -> Result<ReloadReport, ReloadError> {
+    let reloaded = control.reload();
+    match &reloaded {
+        Ok(done) => report(&done.to_string()),
+        Err(error) => report(&error.to_string()),
+    }
+    reloaded
 }
 
 /// Runs `work` on a thread of its own; its panic is the end of the process.

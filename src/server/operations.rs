@@ -11,7 +11,7 @@ use crate::observe::{LedgerScene, Scene};
 use crate::server::assemble::Share;
 use crate::server::publish::Published;
 use crate::server::reload::{Control, ReloadError};
-use crate::server::report;
+use crate::server::reload_and_report;
 use crate::server::told_to_stop;
 
 /// The process as operators see it.
@@ -101,13 +101,7 @@ impl Operations for Operated {
     }
 
     fn reload(&self) -> Result<Reloaded, NotReloaded> {
-        let reloaded = self.control.reload();
-        // The log has all reloads, whoever asked.
-        match &reloaded {
-            Ok(done) => report(&done.to_string()),
-            Err(error) => report(&error.to_string()),
-        }
-        match reloaded {
+        match reload_and_report(&self.control) {
             Ok(report) => Ok(Reloaded {
                 generation: report.generation,
                 waiting: report.waiting,

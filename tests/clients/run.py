@@ -14,7 +14,6 @@ exits with 1 if one failed. Costs about two minutes, and 30 s more for the insta
 """
 
 import os
-import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import curl_checks
 import switches
+from child import run_checks
 from journal import Journal
 from processes import Gateway, Mock
 from report import Labelled, Report
@@ -95,19 +95,7 @@ def observe(
     """Runs a client; returns what the provider received, compared with `expected` if that is given."""
     journal.clear()
     begun = time.monotonic()
-    done = subprocess.run(
-        [*client.command, url],
-        env=environment(client),
-        capture_output=True,
-        text=True,
-        timeout=CLIENT_SECONDS_MAX,
-        check=False,
-    )
-    for line in done.stdout.splitlines():
-        check.line(line)
-    if done.returncode != 0 or not done.stdout:
-        print(done.stderr, file=sys.stderr)
-        check("client ends well", done.returncode, 0)
+    run_checks("client", [*client.command, url], client.variables, CLIENT_SECONDS_MAX, check)
     received = journal.settled(expected)
     lacking = {name for record in received for name in client.fields if name not in record["names"]}
     check("every request carries the SDK's own fields", sorted(lacking), [])
@@ -115,13 +103,6 @@ def observe(
         check.same_requests(received, expected)
     check.note(f"{len(received)} requests, {time.monotonic() - begun:.1f} s")
     return received
-
-
-def environment(client: Client) -> dict[str, str]:
-    """This environment without what would send an SDK elsewhere, and with the client's own variables."""
-    steering = ("openai_", "anthropic_", "http_proxy", "https_proxy", "all_proxy", "node_options")
-    kept = {name: value for name, value in os.environ.items() if not name.lower().startswith(steering)}
-    return kept | {"NO_PROXY": "127.0.0.1"} | client.variables
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 """Switches through the official SDKs: a gateway of its own, which tells its provider sessions, on two cores."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
+from child import run_checks
 from processes import Gateway
 from report import Labelled
 from sdks import Sdks
@@ -40,21 +38,7 @@ def run(binary: Path, driver: str, provider: str, sdks: Sdks, check: Labelled) -
         "python": [str(sdks.python), str(HERE / "python" / "switch_checks.py")],
         "node": ["node", str(HERE / "node" / "switch_checks.mjs")],
     }
-    variables = {"NO_PROXY": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": "1", "LANEGATE_CLIENTS_NODE": str(sdks.node)}
-    steering = ("openai_", "anthropic_", "http_proxy", "https_proxy", "all_proxy", "node_options")
-    kept = {name: value for name, value in os.environ.items() if not name.lower().startswith(steering)}
+    variables = {"PYTHONDONTWRITEBYTECODE": "1", "LANEGATE_CLIENTS_NODE": str(sdks.node)}
     with Gateway(binary, driver, provider, CONFIGURATION) as gateway:
         for name, command in clients.items():
-            done = subprocess.run(
-                [*command, gateway.url, provider],
-                env=kept | variables,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS_MAX,
-                check=False,
-            )
-            for line in done.stdout.splitlines():
-                check.line(line)
-            if done.returncode != 0 or not done.stdout:
-                print(done.stderr, file=sys.stderr)
-                check(f"{name} ends well", done.returncode, 0)
+            run_checks(name, [*command, gateway.url, provider], variables, SECONDS_MAX, check)

@@ -174,12 +174,6 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Whether the head alone names the session.
-    #[must_use]
-    pub fn is_named_in_head(&self) -> bool {
-        !matches!(self.named_in_head(), Named::Nowhere)
-    }
-
     fn named(&self) -> Named<'a> {
         let Some(body) = self.body else {
             return self.named_in_head();
@@ -228,7 +222,7 @@ impl<'a> Asker<'a> {
             hash.update(value);
         }
         any.then(|| Session {
-            id: derived_id(&hash.finalize()),
+            id: derived_id(hash.finalize().into()),
             source: Source::Derived,
         })
     }
@@ -244,14 +238,10 @@ fn user_id(body: &Peek) -> Named<'_> {
 }
 
 /// The first half of a hash, in hexadecimal digits.
-fn derived_id(hash: &[u8]) -> Box<str> {
-    let mut id = String::from("derived-");
-    for byte in hash.iter().take(16) {
-        for digit in [byte >> 4, byte & 15] {
-            id.extend(char::from_digit(digit.into(), 16));
-        }
-    }
-    id.into()
+fn derived_id(hash: [u8; 32]) -> Box<str> {
+    let mut half = [0; 16];
+    half.copy_from_slice(hash.get(..16).unwrap_or(&[0; 16]));
+    format!("derived-{:032x}", u128::from_be_bytes(half)).into()
 }
 
 /// Whether an id can be a header value and a JSON string as it is (decision S10).
