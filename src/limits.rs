@@ -13,6 +13,9 @@ pub const WIDE_BLOCK_BYTES: usize = 256 * 1024;
 /// than the copy (docs/benchmarks.md).
 pub const JOINED_WRITE_BYTES: usize = 2 * 1024;
 
+/// Timers that a core keeps for what waits next (100 KiB).
+pub const SPARE_TIMERS: usize = 256;
+
 /// Body bytes still expected above which an upload gets a wide block.
 pub const WIDEN_ABOVE_BYTES: u64 = 64 * 1024;
 

@@ -56,6 +56,7 @@ const FORBIDDEN_TO_PURE: &[&str] = &["buf", "clock", "runtime"];
 const CONTAINED: &[(&str, &[&str])] = &[
     ("io_uring", &["runtime"]),
     ("monoio", &["runtime"]),
+    ("pin_project_lite", &["runtime"]),
     ("rustix", &["bench", "mock", "runtime"]),
     ("libc", &["runtime"]),
     ("socket2", &["runtime"]),

@@ -36,15 +36,14 @@ pub fn is_hop_by_hop(name: &[u8]) -> bool {
 }
 
 /// What the `Connection` fields of one head say together.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ConnectionOptions<'a> {
     /// `close`: no message follows the answer.
     pub close: bool,
     /// `keep-alive`: an HTTP/1.0 peer asks to keep the connection.
     pub keep_alive: bool,
-    /// The first `count` are options other than those two.
-    options: [&'a [u8]; OPTIONS_MAX],
-    count: usize,
+    /// The others, which few messages have: most often this holds no memory.
+    others: Vec<&'a [u8]>,
 }
 
 impl<'a> ConnectionOptions<'a> {
@@ -56,8 +55,7 @@ impl<'a> ConnectionOptions<'a> {
         let mut all = Self {
             close: false,
             keep_alive: false,
-            options: [&[]; OPTIONS_MAX],
-            count: 0,
+            others: Vec::new(),
         };
         for field in named(fields, bytes, "connection") {
             for option in field.value.of(bytes).split(|&b| b == b',').map(trim) {
@@ -68,11 +66,13 @@ impl<'a> ConnectionOptions<'a> {
                     all.close = true;
                 } else if option.eq_ignore_ascii_case(b"keep-alive") {
                     all.keep_alive = true;
+                } else if all.others.len() < OPTIONS_MAX {
+                    all.others.push(option);
                 } else {
-                    all.push(option).ok_or_else(|| FramingError {
+                    return Err(FramingError {
                         at: field.name.at(),
                         reason: FramingReason::TooManyOptions,
-                    })?;
+                    });
                 }
             }
         }
@@ -82,8 +82,8 @@ impl<'a> ConnectionOptions<'a> {
     /// Whether the field `name` is named as an option, so that it must not be forwarded. Never
     /// true for Content-Length, Transfer-Encoding and Host.
     pub fn names(&self, name: &[u8]) -> bool {
-        let mut named = self.options.iter().take(self.count);
-        named.any(|option| option.eq_ignore_ascii_case(name))
+        let mut others = self.others.iter();
+        others.any(|option| option.eq_ignore_ascii_case(name))
             && !NOT_OPTIONS
                 .iter()
                 .any(|kept| kept.eq_ignore_ascii_case(name))
@@ -95,12 +95,6 @@ impl<'a> ConnectionOptions<'a> {
             Version::Http11 => !self.close,
             Version::Http10 => self.keep_alive && !self.close,
         }
-    }
-
-    fn push(&mut self, option: &'a [u8]) -> Option<()> {
-        *self.options.get_mut(self.count)? = option;
-        self.count = self.count.saturating_add(1);
-        Some(())
     }
 }
 

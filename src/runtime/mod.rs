@@ -25,7 +25,7 @@ pub use listener::{Accepted, Listener, bind};
 pub use race::{Either, race};
 pub use stop::Stop;
 pub use stream::TcpStream;
-pub use timer::Timer;
+pub use timer::{Timer, sleep};
 
 use std::cell::Cell;
 use std::fmt;
@@ -69,13 +69,16 @@ impl fmt::Display for Driver {
 /// When the kernel refuses the driver, such as a ring under a seccomp filter.
 pub fn block_on<F: Future>(driver: Driver, main: F) -> io::Result<F::Output> {
     DRIVER.set(driver);
-    Ok(match driver {
+    let ended = match driver {
         Driver::IoUring => ring()?.block_on(main),
         Driver::Epoll => monoio::RuntimeBuilder::<monoio::LegacyDriver>::new()
             .enable_timer()
             .build()?
             .block_on(main),
-    })
+    };
+    // The runtime and its tasks are gone: what they left would never fire on the next one.
+    timer::forget_spare();
+    Ok(ended)
 }
 
 type Ring = monoio::Runtime<monoio::time::TimeDriver<monoio::IoUringDriver>>;
@@ -115,9 +118,4 @@ pub async fn turn_after_burst() {
     if DRIVER.get() == Driver::Epoll {
         turn().await;
     }
-}
-
-/// Waits for `duration`; granularity 1 ms.
-pub async fn sleep(duration: Duration) {
-    monoio::time::sleep(duration).await;
 }

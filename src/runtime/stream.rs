@@ -160,13 +160,15 @@ impl TcpStream {
     pub fn try_write(&self, parts: &[IoSlice<'_>]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
         let total = parts.iter().map(|part| part.len()).sum();
-        let mut joined = [0_u8; JOINED_WRITE_BYTES];
-        let count = match joined.get_mut(..total) {
-            Some(joined) => {
+        let count = match parts {
+            [one] => rustix::net::send(self.fd(), one, flags)?,
+            _ if total <= JOINED_WRITE_BYTES => {
+                let mut joined = [0_u8; JOINED_WRITE_BYTES];
+                let joined = joined.get_mut(..total).unwrap_or_default();
                 join(parts, joined);
                 rustix::net::send(self.fd(), joined, flags)?
             }
-            None => {
+            _ => {
                 let mut no_control = SendAncillaryBuffer::default();
                 rustix::net::sendmsg(self.fd(), parts, &mut no_control, flags)?
             }
