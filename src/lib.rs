@@ -17,6 +17,7 @@ pub mod peek;
 pub mod dialect;
 pub mod auth;
 pub mod identity;
+pub mod classify;
 pub mod route;
 pub mod switch;
 pub mod tls;
