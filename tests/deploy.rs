@@ -67,6 +67,7 @@ fn every_example_is_a_configuration() {
     let variables = [
         ("OPENAI_API_KEY", "sk-openai-hush"),
         ("ANTHROPIC_API_KEY", "sk-ant-hush"),
+        ("TYPESAFE_API_KEY", "ts-hush"),
     ];
     let names = examples();
     assert!(names.len() >= 3, "{names:?}");

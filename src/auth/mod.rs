@@ -9,6 +9,7 @@
 //! per request: the header value is built once, when the configuration is resolved.
 
 mod allowance;
+mod authority;
 mod clients;
 mod digest;
 
@@ -17,6 +18,10 @@ use std::fmt;
 use subtle::ConstantTimeEq;
 
 pub use allowance::{Allowance, ClientLimits, Exceeded, Meter, Meters, Slot};
+pub use authority::{
+    AUTHORITY_KEY_BYTES_MIN, Authority, KeyTooShort, SESSION_TOKEN_BYTES, SESSION_TOKEN_VALID,
+    TokenError,
+};
 pub use clients::{Caller, Client, Clients, PrincipalId, Spent, Unauthorized};
 pub use digest::{Digest, KEY_BYTES_MAX, KEY_BYTES_MIN, KeyError};
 

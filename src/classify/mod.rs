@@ -33,7 +33,7 @@ pub use key::{Key, Scope};
 pub use marker::{MARKER_BYTES_MAX, MARKERS_MAX, has_project_marker, is_project_marker};
 pub use policy::{
     AGENT_PREFIX_BYTES_MAX, AGENT_PREFIXES_MAX, IgnoredPrefix, LEASE_MARGIN, Local, Mode, Policy,
-    PrefixError, RemotePolicy, RemoteTerms, Turn,
+    PrefixError, RemotePolicy, RemoteTerms, Threshold, Turn,
 };
 pub use remote::{
     ANSWER_BYTES_MAX, AnswerError, DOCUMENT_BYTES_MAX, Operation, RemoteInput, read_answer,

@@ -100,8 +100,35 @@ impl IgnoredPrefix {
     }
 }
 
+/// The least probability that identifies a session: above 0 and at most 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Threshold(f64);
+
+// A number from that range equals itself.
+impl Eq for Threshold {}
+
+impl Threshold {
+    /// A threshold of this height; none if it is out of range or no number.
+    #[must_use]
+    pub fn new(height: f64) -> Option<Self> {
+        (height > 0.0 && height <= 1.0).then_some(Self(height))
+    }
+
+    /// Its height.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// Whether a probability reaches it.
+    #[must_use]
+    pub fn is_reached(self, probability: f64) -> bool {
+        probability >= self.0
+    }
+}
+
 /// How the remote service is asked.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemotePolicy {
     /// The environment variable that holds the credential; its value is read for each attempt.
     pub api_key_env: Box<str>,
@@ -114,8 +141,8 @@ pub struct RemotePolicy {
     pub lease: Duration,
     /// Pause before the next attempt, at most 30 s.
     pub backoff: Duration,
-    /// The least probability that identifies a session, above 0 and at most 1.
-    pub threshold: f64,
+    /// The least probability that identifies a session.
+    pub threshold: Threshold,
 }
 
 /// The part of a [`RemotePolicy`] that the state of a session depends on.
@@ -142,7 +169,7 @@ impl RemotePolicy {
 }
 
 /// The feature `session-classification` in one generation.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     /// Who may identify a session.
     pub mode: Mode,

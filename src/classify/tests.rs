@@ -49,7 +49,7 @@ fn remote() -> RemotePolicy {
         attempts_max: 2,
         lease: Duration::from_secs(2),
         backoff: Duration::from_secs(10),
-        threshold: 0.9,
+        threshold: Threshold::new(0.9).unwrap(),
     }
 }
 

@@ -12,8 +12,9 @@ use crate::auth::Scheme;
 use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
-    Admin, Authentication, Config, Driver, HalfClose, Identity, KeyFrom, Limits, Provider,
-    SecretFrom, Server, Store, StoreUrl, Switches, Timeouts, Workers,
+    Admin, Authentication, Config, Driver, FeatureConfig, HalfClose, KeyFrom, Limits, Plugins,
+    Provider, SecretFrom, Server, SessionClassification, Store, StoreUrl, Switches, Timeouts,
+    Workers,
 };
 use crate::observe::AccessLog;
 
@@ -33,8 +34,9 @@ fn write_all(out: &mut String, config: &Config) -> fmt::Result {
     write_timeouts(out, config.timeouts)?;
     writeln!(out, "log:\n  access: {}", access(config.log.access))?;
     write_switches(out, config.switches)?;
-    write_identity(out, config.identity)?;
+    write_identity(out, config)?;
     write_store(out, &config.store)?;
+    write_plugins(out, &config.plugins)?;
     writeln!(out, "providers:")?;
     config
         .providers
@@ -186,10 +188,57 @@ fn write_switches(out: &mut String, switches: Switches) -> fmt::Result {
     writeln!(out, "  responses: {responses}")
 }
 
-fn write_identity(out: &mut String, identity: Identity) -> fmt::Result {
-    let window = show_duration(identity.adoption_window);
+fn write_identity(out: &mut String, config: &Config) -> fmt::Result {
+    let window = show_duration(config.identity.adoption_window);
     writeln!(out, "identity:\n  adoption_window: {window}")?;
-    writeln!(out, "  native: {}", identity.native)
+    writeln!(out, "  native: {}", config.identity.native)?;
+    let file = config.authority.as_ref().map(|key| key.file.display());
+    let file = file.map(|file| file.to_string());
+    writeln!(out, "  authority_key_file: {}", or_null(file.as_deref()))
+}
+
+fn write_plugins(out: &mut String, plugins: &Plugins) -> fmt::Result {
+    if plugins.features.is_empty() {
+        return writeln!(out, "plugins:\n  features: []");
+    }
+    writeln!(out, "plugins:\n  features:")?;
+    for feature in &plugins.features {
+        writeln!(out, "    - id: {}", feature.config.id())?;
+        writeln!(out, "      enabled: {}", feature.enabled)?;
+        match &feature.config {
+            FeatureConfig::AgentFamily => writeln!(out, "      config: {{}}")?,
+            FeatureConfig::SessionClassification(session) => write_session(out, session)?,
+        }
+    }
+    Ok(())
+}
+
+fn write_session(out: &mut String, session: &SessionClassification) -> fmt::Result {
+    let policy = &session.policy;
+    let ignored = policy.ignored.iter().map(|it| quoted(it.as_str()));
+    let ignored: Vec<_> = ignored.collect();
+    writeln!(out, "      config:\n        mode: {}", policy.mode.as_str())?;
+    writeln!(out, "        heuristic:")?;
+    let ignored = ignored.join(", ");
+    writeln!(out, "          ignored_user_agent_prefixes: [{ignored}]")?;
+    let Some(remote) = &policy.remote else {
+        return writeln!(out, "        remote: null");
+    };
+    writeln!(out, "        remote:\n          provider: jev")?;
+    writeln!(out, "          api_key_env: {}", remote.api_key_env)?;
+    for (key, duration) in [
+        ("timeout", remote.timeout),
+        ("lease_ttl", remote.lease),
+        ("retry_backoff", remote.backoff),
+    ] {
+        writeln!(out, "          {key}: {}", show_duration(duration))?;
+    }
+    let attempts = remote.attempts_max;
+    writeln!(out, "          max_attempts_per_session: {attempts}")?;
+    let threshold = remote.threshold.get();
+    writeln!(out, "          positive_threshold: {threshold:?}")?;
+    let endpoint = session.endpoint.as_ref().map(ToString::to_string);
+    writeln!(out, "          endpoint: {}", or_null(endpoint.as_deref()))
 }
 
 fn write_store(out: &mut String, store: &Store) -> fmt::Result {

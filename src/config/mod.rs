@@ -27,6 +27,7 @@ mod file;
 pub mod fuzzing;
 mod limits;
 mod models;
+mod plugins;
 mod provider;
 mod quantity;
 mod read;
@@ -43,6 +44,7 @@ pub use error::{ConfigError, Failure};
 pub use file::FILE_BYTES_MAX;
 pub use limits::{Limits, MemorySplit};
 pub use models::ModelMapping;
+pub use plugins::{AuthorityKey, Feature, FeatureConfig, Plugins, SessionClassification};
 pub(crate) use quantity::{parse_duration, parse_size};
 pub use schema::key_paths;
 pub use store::{Identity, Store, StoreUrl};
@@ -68,8 +70,13 @@ pub struct Config {
     pub switches: Switches,
     /// Conversations.
     pub identity: Identity,
+    /// What the gateway issues keys with, `identity.authority_key_file`; one of its own for each start of the
+    /// process if not written.
+    pub authority: Option<AuthorityKey>,
     /// The ledger.
     pub store: Store,
+    /// Optional features.
+    pub plugins: Plugins,
     /// In the order of the file, disabled ones included; at least one is enabled.
     pub providers: Vec<Provider>,
     /// What was passed over in the environment, a line each, for the operator to read once.
@@ -534,7 +541,9 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         timeouts,
         log: Log::default(),
         identity: Identity::default(),
+        authority: None,
         store: Store::default(),
+        plugins: Plugins::default(),
         providers: vec![
             provider(ProviderDialect::OpenAi),
             provider(ProviderDialect::Anthropic),

@@ -10,6 +10,7 @@ use crate::config::admin;
 use crate::config::clients;
 use crate::config::file::{Node, Value};
 use crate::config::limits;
+use crate::config::plugins;
 use crate::config::provider;
 use crate::config::quantity::show_duration;
 use crate::config::read::{self, Reader, Section};
@@ -76,6 +77,9 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let switches = switches::read(&mut reader, &root, sources);
     let identity = store::identity(&mut reader, &root);
     let store = store::store(&mut reader, &root);
+    let authority = plugins::authority(&mut reader, &root, sources);
+    let kept = (&store, authority.as_ref());
+    let plugins = plugins::plugins(&mut reader, &root, kept, sources);
     let providers = provider::all(&mut reader, &root, timeouts, sources);
     let warnings = std::mem::take(&mut reader.warnings);
     match ConfigError::from_failures(reader.failures) {
@@ -89,7 +93,9 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
             log,
             switches,
             identity,
+            authority,
             store,
+            plugins,
             providers,
             warnings,
         }),

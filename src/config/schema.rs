@@ -24,9 +24,10 @@ pub(super) const ROOT: Keys = Keys {
         "switches",
         "identity",
         "store",
+        "plugins",
         "providers",
     ],
-    later: &["faces", "plugins", "prompt_sources"],
+    later: &["faces", "prompt_sources"],
 };
 
 pub(super) const SERVER: Keys = Keys {
@@ -143,12 +144,53 @@ pub(super) const SWITCHES: Keys = Keys {
 };
 
 pub(super) const IDENTITY: Keys = Keys {
-    known: &["adoption_window", "native"],
-    later: &["authority_key_file"],
+    known: &["adoption_window", "native", "authority_key_file"],
+    later: &[],
 };
 
 pub(super) const STORE: Keys = Keys {
     known: &["url", "retention", "max_bytes", "flush_interval"],
+    later: &[],
+};
+
+pub(super) const PLUGINS: Keys = Keys {
+    known: &["features"],
+    later: &[],
+};
+
+pub(super) const FEATURE: Keys = Keys {
+    known: &["id", "enabled", "config"],
+    later: &[],
+};
+
+/// The keys of `config` of the feature `session-classification`.
+pub(super) const FEATURE_SESSION: Keys = Keys {
+    known: &["mode", "heuristic", "remote"],
+    later: &[],
+};
+
+pub(super) const FEATURE_HEURISTIC: Keys = Keys {
+    known: &["ignored_user_agent_prefixes"],
+    later: &[],
+};
+
+pub(super) const FEATURE_REMOTE: Keys = Keys {
+    known: &[
+        "provider",
+        "api_key_env",
+        "timeout",
+        "max_attempts_per_session",
+        "lease_ttl",
+        "retry_backoff",
+        "positive_threshold",
+        "endpoint",
+    ],
+    later: &[],
+};
+
+/// The keys of `config` of the feature `agent-family`: none.
+pub(super) const FEATURE_AGENT: Keys = Keys {
+    known: &[],
     later: &[],
 };
 
@@ -173,6 +215,11 @@ pub fn key_paths() -> Vec<String> {
         ("switches.", &SWITCHES),
         ("identity.", &IDENTITY),
         ("store.", &STORE),
+        ("plugins.", &PLUGINS),
+        ("plugins.features[].", &FEATURE),
+        ("plugins.features[].config.", &FEATURE_SESSION),
+        ("plugins.features[].config.heuristic.", &FEATURE_HEURISTIC),
+        ("plugins.features[].config.remote.", &FEATURE_REMOTE),
         ("providers[].", &PROVIDER),
         ("providers[].timeouts.", &PROVIDER_TIMEOUTS),
         ("providers[].models[].", &MODEL),
