@@ -26,6 +26,7 @@ pub mod usage;
 pub mod lane;
 pub mod observe;
 pub mod ledger;
+pub mod decider;
 pub mod failure;
 pub mod local;
 pub mod config;

@@ -286,6 +286,28 @@ pub const REQUEST_PROGRESS_BYTES: u64 = 16 * 1024;
 /// Interval at which a client is looked at while its request waits for something else, milliseconds.
 pub const CLIENT_LOOK_MS: u64 = 100;
 
+/// Questions about sessions that wait for the store, all cores together (about 1 MiB); one more is not asked, and
+/// its session stays as it was.
+pub const SESSION_ASKS_QUEUED: usize = 8 * 1024;
+
+/// Sessions of which something is kept in memory, and identified ones that cores know of (2.5 MiB).
+pub const SESSIONS_KEPT: usize = 64 * 1024;
+
+/// How long cores know of an identified session that nobody asks for, minutes. It is kept in the store.
+pub const POSITIVE_IDLE_MINUTES: u32 = 30;
+
+/// Sessions that wait to be asked about (about 150 KiB); one more is not asked about, until its next turn.
+pub const REMOTE_QUESTIONS_QUEUED: usize = 1024;
+
+/// Sessions that are asked about at a time. A service that hangs for as long as it may keeps as many waiting.
+pub const REMOTE_AT_ONCE: usize = 16;
+
+/// Interval at which who asks looks whether the store has answered, milliseconds.
+pub const REMOTE_LOOK_MS: u64 = 2;
+
+/// Most attempts at the remote service for one session that may be configured.
+pub const REMOTE_ATTEMPTS_MAX: u32 = 5;
+
 /// One core among those of the process, which share what is bounded for all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {

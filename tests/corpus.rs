@@ -10,6 +10,7 @@ use std::panic::catch_unwind;
 use std::path::Path;
 use std::path::PathBuf;
 
+use lanegate::classify;
 use lanegate::coding;
 use lanegate::config;
 use lanegate::http1;
@@ -33,6 +34,7 @@ const TARGETS: &[Target] = &[
     ("http1_query", http1::fuzzing::query),
     ("json_scan", peek::fuzzing::scan),
     ("peek_agrees", peek::fuzzing::facts),
+    ("classify", classify::fuzzing::all),
     ("outcome", ledger::fuzz),
     ("patch", peek::fuzzing::patch),
     ("session", identity::session::fuzzing::session),

@@ -4,12 +4,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lanegate::buf::Budget;
+use lanegate::classify::{
+    AgentEvidence, Evidence, Mode, Outcome, RemoteOutcome, RemoteTally, SessionTally,
+    StoreOperation, StoreOutcome,
+};
 use lanegate::dialect::Dialect;
 use lanegate::lane::Decline;
 use lanegate::observe::{
-    AccessLog, EndReason, LedgerScene, Metrics, ProviderMetrics, Recorder, Scene,
+    AccessLog, EndReason, LedgerScene, Metrics, ProviderMetrics, Recorder, Scene, SessionScene,
 };
 use lanegate::switch::Dictionary;
 use serde_json::Value;
@@ -21,7 +26,20 @@ const DASHBOARD: &str = include_str!("../deploy/grafana-dashboard.json");
 /// Names and kinds of all metrics, in the words of the page.
 fn metrics() -> BTreeMap<String, &'static str> {
     let recorder = Recorder::start(AccessLog::None, None).unwrap();
-    let page = Arc::new(Metrics::new(1)).exposition(Scene {
+    let metrics = Arc::new(Metrics::new(1));
+    // Of these only what was seen is there.
+    metrics.core(0).agent(AgentEvidence::CodingCluster);
+    metrics.core(0).evaluated(Mode::Jev, Outcome::Unknown);
+    let (store, remote) = (SessionTally::default(), RemoteTally::default());
+    store.store(StoreOperation::Load, StoreOutcome::Miss);
+    store.transition(Evidence::Codex);
+    remote.observe(RemoteOutcome::Timeout, Duration::from_secs(1));
+    let sessions = SessionScene {
+        is_ready: true,
+        store: Arc::new(store),
+        remote: Arc::new(remote),
+    };
+    let page = metrics.exposition(Scene {
         generation: 1,
         is_ready: true,
         providers: vec![Arc::new(ProviderMetrics::new("a", 1))],
@@ -30,6 +48,7 @@ fn metrics() -> BTreeMap<String, &'static str> {
         observer: recorder.observer(),
         dictionary: Arc::new(Dictionary::new(1)),
         ledger: LedgerScene::default(),
+        sessions: Some(sessions),
     });
     let kinds = page.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     let kind = |line: &str| {
@@ -50,7 +69,7 @@ fn named(text: &str) -> BTreeSet<String> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let words = text
         .split(|c| !is_word(c))
-        .filter(|word| word.starts_with("lanegate_"));
+        .filter(|word| word.starts_with("lanegate_") || word.starts_with("lip_"));
     let base = |word: &str| {
         let parts = ["_bucket", "_sum", "_count"].iter();
         let whole = parts.filter_map(|part| word.strip_suffix(part));
@@ -65,7 +84,9 @@ fn named(text: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_page_has_a_row_for_every_metric_and_for_nothing_else() {
-    let rows = PAGE.lines().filter(|line| line.starts_with("| `lanegate_"));
+    let rows = PAGE
+        .lines()
+        .filter(|line| line.starts_with("| `lanegate_") || line.starts_with("| `lip_"));
     let listed: BTreeMap<_, _> = rows
         .map(|row| {
             let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();

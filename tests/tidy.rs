@@ -32,6 +32,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("ledger", 3, &["observe"]),
     ("observe", 3, &["lane"]),
     ("failure", 4, &[]),
+    ("decider", 4, &[]),
     ("config", 5, &[]),
     ("local", 5, &[]),
     ("exchange", 5, &["local"]),
@@ -70,7 +71,9 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("webpki_roots", &["tls"]),
     (
         "crossbeam",
-        &["ledger", "observe", "server", "switch", "upstream"],
+        &[
+            "decider", "ledger", "observe", "server", "switch", "upstream",
+        ],
     ),
     ("hdrhistogram", &["bench", "observe"]),
     ("prometheus_client", &["observe"]),
@@ -78,7 +81,7 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
     ("sha2", &["auth", "identity", "peek", "switch"]),
-    ("uuid", &["switch"]),
+    ("uuid", &["exchange", "ledger", "server", "switch"]),
     ("rusqlite", &["ledger"]),
 ];
 
@@ -86,6 +89,10 @@ const CONTAINED: &[(&str, &[&str])] = &[
 const NAMED: &[(&str, &[&str])] = &[
     // The right to judge message text (decisions S14).
     ("TextReader", &["peek", "switch"]),
+    // What an agent is recognised by; who wants to know asks the view of the session (decision C8).
+    ("UserAgent", &["classify", "exchange"]),
+    ("ToolNames", &["classify", "peek"]),
+    ("ToolName", &["classify", "peek"]),
 ];
 
 /// The only modules that may contain `unsafe`; each file says why at its top.

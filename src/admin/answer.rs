@@ -4,8 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde_json::json;
 
-use crate::admin::{Admin, NotReloaded, Operations, Readiness, Summed};
+use crate::admin::{Admin, Looked, NotReloaded, Operations, Readiness, Summed};
 use crate::auth::Secret;
+use crate::classify::{Classification, Evidence};
 use crate::http1::emit;
 use crate::http1::head::{RequestHead, field};
 use crate::http1::host::host;
@@ -22,6 +23,9 @@ const YAML: &str = "application/yaml";
 
 /// What stands before the request id.
 const EXPLAIN: &[u8] = b"/admin/explain/";
+
+/// What precedes the id of a session.
+const SESSIONS: &[u8] = b"/admin/sessions/";
 
 /// A complete response; the connection closes after it.
 pub(super) struct Answer {
@@ -95,6 +99,8 @@ enum Endpoint<'a> {
     Explain(&'a str),
     /// With its query.
     Conversations(&'a str),
+    /// With its query.
+    Session(&'a str, &'a str),
     Reload,
 }
 
@@ -108,6 +114,11 @@ impl<'a> Endpoint<'a> {
             b"/admin/reload" => Self::Reload,
             b"/admin/conversations" => {
                 Self::Conversations(std::str::from_utf8(query.unwrap_or_default()).ok()?)
+            }
+            _ if path.starts_with(SESSIONS) => {
+                let id = path.strip_prefix(SESSIONS).unwrap_or_default();
+                let query = std::str::from_utf8(query.unwrap_or_default()).ok()?;
+                Self::Session(std::str::from_utf8(id).ok()?, query)
             }
             _ => Self::Explain(std::str::from_utf8(path.strip_prefix(EXPLAIN)?).ok()?),
         })
@@ -155,6 +166,7 @@ impl<'a> Endpoint<'a> {
                 ),
             },
             Self::Conversations(query) => conversations(operations, query),
+            Self::Session(id, query) => session(operations, id, query),
             Self::Reload => reload(operations),
         }
     }
@@ -189,6 +201,47 @@ fn conversations(operations: &dyn Operations, query: &str) -> Content {
         ),
         Summed::Unavailable => {
             let content = Content::json(503, &json!({"error": "the ledger cannot be reached"}));
+            content.with("retry-after", "1")
+        }
+    }
+}
+
+/// `id` is what a client calls its conversation, or a token of a session. The session's key is not shown.
+fn session(operations: &dyn Operations, id: &str, query: &str) -> Content {
+    let principal = match query.split_once('=') {
+        None if query.is_empty() => "",
+        Some(("principal", principal)) => principal,
+        _ => return bad_query("known parameters: principal"),
+    };
+    if !is_label(id.as_bytes(), QUERY_BYTES_MAX) {
+        return bad_query(
+            "an id is empty, too long or has other characters than A-Z a-z 0-9 . _ : -",
+        );
+    }
+    match operations.session(principal, id) {
+        Looked::Known(found) => {
+            let evidence = found.evidence();
+            Content::json(
+                200,
+                &json!({
+                    "kind": found.kind(),
+                    "source": evidence.map(|it| it.source().as_str()),
+                    "confidence": evidence.map(|_| Classification::CONFIDENCE),
+                    "evidence": evidence.map(Evidence::as_str),
+                    "revision": found.revision(),
+                }),
+            )
+        }
+        Looked::Off => Content::json(
+            404,
+            &json!({"error": "session-classification is not enabled"}),
+        ),
+        Looked::NoSuchToken => Content::json(
+            404,
+            &json!({"error": "the token is not valid for this principal"}),
+        ),
+        Looked::Unavailable => {
+            let content = Content::json(503, &json!({"error": "the store cannot be reached"}));
             content.with("retry-after", "1")
         }
     }

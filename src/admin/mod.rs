@@ -1,6 +1,6 @@
 //! The admin listener: what operators and their tools ask of a running process.
 //!
-//! Decides who may ask and answers seven questions. It serves on threads of its own and touches no
+//! Decides who may ask and answers eight questions. It serves on threads of its own and touches no
 //! core, so that a scraper that hangs or a browser that is slow costs no exchange anything. Refuses
 //! bodies, kept connections and more than a few requests at a time: each connection brings one
 //! request and ends within [`ADMIN_CONNECTION_MS`](crate::limits::ADMIN_CONNECTION_MS).
@@ -20,6 +20,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 
 use crate::auth::Secret;
+use crate::classify::Classification;
 use crate::ledger::Tree;
 
 /// What the process knows and can do, from any thread.
@@ -42,6 +43,9 @@ pub trait Operations: Send + Sync + 'static {
     /// The sums of a conversation of this principal and of those below it; of its newest conversations if none
     /// is named. May take seconds.
     fn conversations(&self, principal: &str, session: Option<&str>) -> Summed;
+
+    /// What is known of the session of this principal's conversation, or of a token. May take seconds.
+    fn session(&self, principal: &str, id: &str) -> Looked;
 
     /// Reads the configuration again. May take seconds.
     ///
@@ -71,6 +75,19 @@ pub enum Summed {
     /// Nothing: there is no ledger.
     NoLedger,
     /// It cannot be reached.
+    Unavailable,
+}
+
+/// What is known of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Looked {
+    /// This.
+    Known(Classification),
+    /// The feature is off.
+    Off,
+    /// The token is not one of this gateway for this principal, or has expired.
+    NoSuchToken,
+    /// The store cannot be reached.
     Unavailable,
 }
 

@@ -3,6 +3,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::classify::Evidence;
 
 /// A process that is said to be in some state.
 struct Said {
@@ -28,6 +29,16 @@ impl Operations for Said {
     fn explain(&self, request_id: &str) -> Option<Vec<u8>> {
         (request_id == "req_1").then(|| b"{}\n".to_vec())
     }
+    fn session(&self, principal: &str, id: &str) -> Looked {
+        match (principal, id) {
+            ("p", "known") => Looked::Known(Classification::by(Evidence::Codex)),
+            ("", "off") => Looked::Off,
+            ("", "down") => Looked::Unavailable,
+            ("", "token") => Looked::NoSuchToken,
+            _ => Looked::Known(Classification::Unknown),
+        }
+    }
+
     fn conversations(&self, principal: &str, session: Option<&str>) -> Summed {
         match (principal, session) {
             ("", None) => Summed::NoLedger,
@@ -181,4 +192,30 @@ fn a_gateway_whose_ledger_fails_is_ready_and_says_so() {
     let ready = ask(address, "GET /readyz");
     assert!(ready.starts_with("HTTP/1.1 200 "), "{ready}");
     assert!(ready.ends_with("ready, but the ledger is not being stored\n"));
+}
+
+#[test]
+fn a_session_is_shown_by_the_rule_that_identified_it_and_not_by_its_key() {
+    let (address, _) = started(said());
+    for (asked, status, part) in [
+        (
+            "known?principal=p",
+            200,
+            r#""evidence":"client_family.codex""#,
+        ),
+        ("other", 200, r#""kind":"unknown""#),
+        ("off", 404, "not enabled"),
+        ("token", 404, "not valid"),
+        ("down", 503, "cannot be reached"),
+        ("known?client=p", 400, "principal"),
+        ("a%20b", 400, "an id"),
+        ("", 400, "an id"),
+    ] {
+        let answer = ask(address, &format!("GET /admin/sessions/{asked}"));
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+        assert!(answer.contains(part), "{answer}");
+    }
 }

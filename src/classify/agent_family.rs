@@ -165,6 +165,25 @@ impl AgentEvidence {
         }
     }
 
+    /// How many there are.
+    pub const COUNT: usize = AgentFamily::ALL.len() + 2;
+
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let named = AgentFamily::ALL.into_iter().map(Self::Named);
+        named.chain([Self::CodingCluster, Self::ProjectMarkerCluster])
+    }
+
+    /// Its position among them.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Named(family) => family as usize,
+            Self::CodingCluster => AgentFamily::ALL.len(),
+            Self::ProjectMarkerCluster => AgentFamily::ALL.len() + 1,
+        }
+    }
+
     /// Its code.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -4,7 +4,7 @@ use crate::classify::{
     AgentFamily, Family, Policy, Tool, ToolEvidence, Turn, UserAgent, is_project_marker,
     read_answer,
 };
-use crate::peek::{ToolName, ToolNames};
+use crate::peek::ToolName;
 
 /// Reads the same bytes as a User-Agent, names of tools, a marker and an answer of the remote service.
 ///
@@ -23,9 +23,9 @@ pub fn all(bytes: &[u8]) {
         assert_eq!(AgentFamily::of(agent), shouting.and_then(AgentFamily::of));
     }
     let text = String::from_utf8_lossy(bytes);
-    let mut tools = ToolEvidence::wanted(true, true);
+    let mut bits = 0;
     for name in text.lines() {
-        tools.name(ToolName::Named(name));
+        bits |= ToolEvidence::reduce(ToolName::Named(name));
         if Tool::of(name) != Tool::UnknownSeen && !name.trim().starts_with("mcp__") {
             assert_eq!(
                 Tool::of(name),
@@ -37,7 +37,7 @@ pub fn all(bytes: &[u8]) {
     let marked = text.lines().any(is_project_marker);
     let local = Policy::default().evaluate(Turn {
         agent,
-        tools: tools.session(),
+        tools: ToolEvidence::of(bits).session(),
         marked,
     });
     assert!(!local.excluded, "nothing is ignored");

@@ -18,9 +18,12 @@ mod evidence;
 pub mod fuzzing;
 mod key;
 mod marker;
+mod outcome;
 mod policy;
 mod remote;
+mod remote_outcome;
 mod state;
+mod store_tally;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -31,6 +34,7 @@ pub use client::Family;
 pub use evidence::{Classification, Evidence, Source};
 pub use key::{Key, Scope};
 pub use marker::{MARKER_BYTES_MAX, MARKERS_MAX, has_project_marker, is_project_marker};
+pub use outcome::Outcome;
 pub use policy::{
     AGENT_PREFIX_BYTES_MAX, AGENT_PREFIXES_MAX, IgnoredPrefix, LEASE_MARGIN, Local, Mode, Policy,
     PrefixError, RemotePolicy, RemoteTerms, Threshold, Turn,
@@ -38,7 +42,10 @@ pub use policy::{
 pub use remote::{
     ANSWER_BYTES_MAX, AnswerError, DOCUMENT_BYTES_MAX, Operation, RemoteInput, read_answer,
 };
+pub use remote_outcome::{REMOTE_SECONDS_MAX, RemoteOutcome, RemoteTally};
 pub use state::{Claim, Completion, LeaseId, Record, Refused, promoted};
+pub(crate) use state::{deadline_micros, next_at, now_micros};
+pub use store_tally::{SessionTally, StoreOperation, StoreOutcome};
 pub use tools::{Tool, ToolEvidence, ToolSet};
 pub use user_agent::{USER_AGENT_BYTES_MAX, UserAgent};
 

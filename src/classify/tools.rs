@@ -5,7 +5,7 @@
 
 use std::ops::BitOr;
 
-use crate::peek::{ToolName, ToolNames};
+use crate::peek::ToolName;
 
 /// A category of tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,47 +255,47 @@ impl BitOr<Tool> for ToolSet {
     }
 }
 
-/// Reduces tool names to categories as they pass by, after the tables that are wanted.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the tools of one request can do, after both tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolEvidence {
-    seed: Option<ToolSet>,
-    family: Option<ToolSet>,
+    session: ToolSet,
+    family: ToolSet,
 }
 
 impl ToolEvidence {
-    /// For `session-classification` and for `agent-family`, whichever is enabled.
+    /// The categories of one name as bits, to be joined with those of others.
     #[must_use]
-    pub fn wanted(session: bool, family: bool) -> Self {
-        Self {
-            seed: session.then_some(ToolSet::EMPTY),
-            family: family.then_some(ToolSet::EMPTY),
-        }
-    }
-
-    /// The categories after the table of `session-classification`.
-    #[must_use]
-    pub fn session(&self) -> ToolSet {
-        self.seed.unwrap_or_default()
-    }
-
-    /// The categories after the table of `agent-family`.
-    #[must_use]
-    pub fn family(&self) -> ToolSet {
-        self.family.unwrap_or_default()
-    }
-}
-
-impl ToolNames for ToolEvidence {
-    fn name(&mut self, name: ToolName<'_>) {
+    pub fn reduce(name: ToolName<'_>) -> u32 {
         let category = |of: fn(&str) -> Tool| match name {
             ToolName::Named(name) => of(name),
             ToolName::BeyondBound => Tool::UnknownSeen,
         };
-        if let Some(seed) = &mut self.seed {
-            seed.add(category(Tool::of));
-        }
-        if let Some(family) = &mut self.family {
-            family.add(category(Tool::of_family));
-        }
+        let (session, family) = (category(Tool::of), category(Tool::of_family));
+        u32::from(ToolSet::just(session).0) | u32::from(ToolSet::just(family).0) << 16
+    }
+
+    /// What the bits of all names say.
+    #[must_use]
+    pub fn of(bits: u32) -> Self {
+        let [session, family] = [bits, bits >> 16].map(|half| {
+            let present = |tool: &Tool| half & u32::from(ToolSet::just(*tool).0) != 0;
+            Tool::ALL
+                .into_iter()
+                .filter(present)
+                .fold(ToolSet::EMPTY, ToolSet::and)
+        });
+        Self { session, family }
+    }
+
+    /// The categories after the table of `session-classification`.
+    #[must_use]
+    pub const fn session(&self) -> ToolSet {
+        self.session
+    }
+
+    /// The categories after the table of `agent-family`.
+    #[must_use]
+    pub const fn family(&self) -> ToolSet {
+        self.family
     }
 }

@@ -19,10 +19,10 @@ use crate::config::schema::{
     FEATURE, FEATURE_AGENT, FEATURE_HEURISTIC, FEATURE_REMOTE, FEATURE_SESSION, IDENTITY, PLUGINS,
 };
 use crate::config::{BaseUrl, Store, StoreUrl};
+use crate::limits::REMOTE_ATTEMPTS_MAX;
 
 /// The longest attempt at the remote service; a request of the fleet's own waits for none of it.
 const TIMEOUT_MAX: Duration = Duration::from_secs(30);
-const ATTEMPTS_MAX: u64 = 5;
 const LEASE_MAX: Duration = Duration::from_mins(2);
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 /// Bytes of the file of the key, which has 32 or more.
@@ -314,7 +314,10 @@ fn remote(
     let timeout = time("timeout", least, TIMEOUT_MAX, "of 1ms to 30s");
     let lease = time("lease_ttl", least, LEASE_MAX, "of at most 2m");
     let backoff = time("retry_backoff", Duration::ZERO, BACKOFF_MAX, "of 0s to 30s");
-    let attempts = quiet(read::count(1..=ATTEMPTS_MAX), "a whole number from 1 to 5");
+    let attempts = quiet(
+        read::count(1..=u64::from(REMOTE_ATTEMPTS_MAX)),
+        "a whole number from 1 to 5",
+    );
     let attempts = reader.require(section, "max_attempts_per_session", attempts);
     let threshold = reader.require(section, "positive_threshold", threshold);
     let endpoint = reader.take(section, "endpoint", endpoint);
@@ -454,7 +457,7 @@ mod tests {
         assert_eq!((remote.attempts_max, remote.backoff), (1, Duration::ZERO));
         let shown = read.effective_yaml();
         assert!(!shown.contains("hush"), "{shown}");
-        let variable = |_: &str| Some("other".to_owned());
+        let variable = |name: &str| (name == "JEV").then(|| "other".to_owned());
         assert_eq!(parse(&shown, &variable), Ok(read), "{shown}");
     }
 

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::buf::Input;
 use crate::clock;
+use crate::exchange::classified::settle;
 use crate::exchange::decide::Forward;
 use crate::exchange::linger::{Discarded, discard};
 use crate::exchange::plan::{Plan, Planned, plan};
@@ -52,6 +53,7 @@ pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forwa
     };
     forward.account(&mut client.record);
     note(&mut client.record, &forward.body);
+    settle(core, client, &forward.body);
     next
 }
 
@@ -251,6 +253,7 @@ async fn attempt(
     };
     sender.commit(&mut source);
     note(&mut client.record, &forward.body);
+    settle(core, client, &forward.body);
     connection.stream.set_patience(idle, idle);
     match prepare(&asked, &mut receiver, core.stop.is_set()) {
         Ok(prepared) => {
@@ -303,7 +306,8 @@ async fn send(
                 }
                 Either::First(Ok(())) if forbids_more(receiver) => return Sent::Refused,
                 Either::First(Ok(())) => match prepare(&asked, receiver, true) {
-                    Ok(prepared) => {
+                    Ok(mut prepared) => {
+                        prepared.give(client.turn.take_token());
                         connection.stream.set_patience(idle, idle);
                         client.answering.set(prepared.answering());
                         let client = (core.settings.watched(stream), &mut client.record, core);

@@ -8,6 +8,7 @@ use crate::coding::Codings;
 use crate::dialect::{Dialect, Family};
 use crate::exchange::Core;
 use crate::exchange::admit::{Admission, admit};
+use crate::exchange::classified::Turning;
 use crate::exchange::outcome::{self, Report};
 use crate::exchange::reject::Rejection;
 use crate::exchange::told::{identify, wishes};
@@ -111,10 +112,10 @@ pub(super) fn decide(
     core: &Core,
     head: &RequestHead,
     bytes: &[u8],
-    record: &mut Record,
+    (record, turn): (&mut Record, &mut Turning),
 ) -> Decision {
     let id = record.id;
-    match judge(core, head, bytes, record) {
+    match judge(core, head, bytes, (record, turn)) {
         Ok(decision) => decision,
         Err(failure) => {
             // Where the next request begins is known only if the framing was understood.
@@ -155,7 +156,7 @@ fn judge(
     core: &Core,
     head: &RequestHead,
     bytes: &[u8],
-    record: &mut Record,
+    (record, turn): (&mut Record, &mut Turning),
 ) -> Result<Decision, Failure> {
     let id = record.id;
     let method = head.method.of(bytes);
@@ -198,7 +199,8 @@ fn judge(
     let dialect = matched.dialect().filter(|_| method == b"POST");
     let content = Content::of(head, bytes, dialect, length);
     identify(core, head, bytes, record);
-    let (route, inspection) = read_for(core, matched.family, content, wishes(core, record))?;
+    let wishes = turn.begin(core, (head, bytes), dialect, record) | wishes(core, record);
+    let (route, inspection) = read_for(core, matched.family, content, wishes)?;
     let judged = inspection.is_some() && content.dialect.is_some();
     Ok(Decision::Forward(Box::new(Forward {
         asked: Asked {

@@ -11,8 +11,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::auth::Authority;
 use crate::buf::{Budget, Pool};
-use crate::exchange::{Core, Telling};
+use crate::exchange::{Core, Keeping, Telling};
 use crate::observe::{CoreMetrics, Observer, RequestIds};
 use crate::runtime::{Gate, Stop};
 use crate::switch::Dictionary;
@@ -44,6 +45,10 @@ pub struct Lasting {
     pub metrics: Arc<CoreMetrics>,
     /// Where answers and outcomes go, if there is a ledger.
     pub ledger: Option<Telling>,
+    /// What sessions are named with, unless the configuration has a key for that.
+    pub authority: Option<Authority>,
+    /// Where they are kept, if there is a store.
+    pub keeping: Option<Keeping>,
 }
 
 impl Lasting {
@@ -68,6 +73,8 @@ impl Lasting {
             ids: Rc::new(RequestIds::new(seed)),
             metrics,
             ledger: None,
+            authority: None,
+            keeping: None,
         }
     }
 

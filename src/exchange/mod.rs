@@ -5,6 +5,7 @@
 
 mod admit;
 mod attempt;
+mod classified;
 mod decide;
 mod gather;
 mod generation;
@@ -28,12 +29,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use classified::{Features, Keeping};
 pub use generation::{Blueprint, Generations, Lasting};
 pub use rewrite::anthropic_version;
 pub use told::Telling;
 
 use crate::auth::{Clients, PrincipalId};
 use crate::buf::{Budget, Input, Pool};
+use crate::exchange::classified::Turning;
 use crate::exchange::decide::{Decision, decide};
 use crate::exchange::intake::Arrival;
 use crate::exchange::reject::Rejection;
@@ -129,6 +132,8 @@ pub struct Core {
     pub dictionary: Arc<Dictionary>,
     /// Where answers and outcomes go, if there is a ledger.
     pub ledger: Option<Telling>,
+    /// What is made of sessions and agents, where a feature is enabled.
+    pub features: Option<Features>,
     /// Connections to them.
     pub upstreams: Upstreams,
     /// Blocks for bytes.
@@ -198,6 +203,8 @@ struct Client {
     answering: Cell<Answering>,
     /// What is known of the present exchange.
     record: Record,
+    /// What is known of the session that this connection speaks for.
+    turn: Turning,
 }
 
 /// Whether the provider's response has begun for the client, and what marks its end there.
@@ -243,6 +250,7 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
         timer: None,
         answering: Cell::new(Answering::No),
         record: Record::begin(RequestId::default()),
+        turn: Turning::default(),
     };
     let mut first = true;
     let mut pipelined = 0_u32;
@@ -373,7 +381,8 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
     client.head_text.clear();
     client.head_text.extend_from_slice(text.unwrap_or_default());
     client.input.consume(client.head.len);
-    match decide(core, &client.head, &client.head_text, &mut client.record) {
+    let noted = (&mut client.record, &mut client.turn);
+    match decide(core, &client.head, &client.head_text, noted) {
         Decision::Local(answer) => answer.send(&client.stream, &mut client.record).await,
         Decision::Report(report) => outcome::answer(core, client, &report).await,
         Decision::Reject { rejection, unread } => {

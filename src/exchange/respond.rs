@@ -11,6 +11,7 @@ use crate::exchange::rewrite::{ResponseRewrite, interim_head, response_head};
 use crate::exchange::told::note;
 use crate::exchange::{Answering, Client, Core, HalfClose, Next, Settings};
 use crate::failure::Failure;
+use crate::http1::emit;
 use crate::http1::framing::{BodyLength, response_body};
 use crate::http1::head::{ResponseHead, Version, field, values};
 use crate::http1::hop::ConnectionOptions;
@@ -164,6 +165,16 @@ impl Prepared {
         }
     }
 
+    /// Gives the client a field of the gateway's own.
+    pub(super) fn give(&mut self, field: Option<(&str, String)>) {
+        if let Some((name, value)) = field {
+            // Before the empty line that ends the head.
+            self.head.truncate(self.head.len().saturating_sub(2));
+            emit::field(&mut self.head, name.as_bytes(), value.as_bytes());
+            emit::end(&mut self.head);
+        }
+    }
+
     /// How its end is shown.
     pub(super) fn answering(&self) -> Answering {
         if self.until_close {
@@ -228,6 +239,7 @@ async fn relay_watched(
     prepared: &mut Prepared,
 ) -> EndReason {
     client.answering.set(prepared.answering());
+    prepared.give(client.turn.take_token());
     prepared.begin(&mut client.record);
     core.tell(&mut client.record);
     let out = Outgoing {

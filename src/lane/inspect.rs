@@ -4,10 +4,11 @@
 //! stops reading there runs the request, whatever comes behind it. So that byte and all after it are
 //! withheld until the framing has ended and everything was judged.
 
+use crate::classify::ToolEvidence;
 use crate::dialect::Dialect;
 use crate::json::Broken;
 use crate::lane::body::BodyError;
-use crate::peek::{Demand, Peek, TopKey};
+use crate::peek::{Capture, Demand, Peek, ToolBits, TopKey};
 
 /// How much is made of a body that is not what its path expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +37,10 @@ impl Inspection {
     /// An inspection of a body that speaks `dialect`, for the demanded facts.
     #[must_use]
     pub fn new(dialect: Dialect, demand: Demand, rigour: Rigour, trailing_max: u64) -> Self {
+        // Of names of tools only what such tools can do is kept.
+        let tools = ToolBits::by(ToolEvidence::reduce);
         Self {
-            peek: Box::new(Peek::new(dialect, demand)),
+            peek: Box::new(Peek::with(dialect, demand, Capture::Bounded, tools)),
             rigour,
             trailing_max,
             opaque: false,

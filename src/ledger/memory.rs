@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, VecDeque};
 use crate::ledger::conversation::Group;
 use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
+use crate::ledger::sessions::{SessionMemory, SessionStore};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
 use crate::limits::PRUNE_ROWS;
 
@@ -41,15 +42,17 @@ pub(super) struct Memory {
     decisions: VecDeque<Decision>,
     remote: VecDeque<Answered>,
     local: VecDeque<Answered>,
+    sessions: SessionMemory,
 }
 
 impl Memory {
-    pub(super) const fn new(bytes_max: u64) -> Self {
+    pub(super) fn new(bytes_max: u64) -> Self {
         Self {
             bytes_max,
             decisions: VecDeque::new(),
             remote: VecDeque::new(),
             local: VecDeque::new(),
+            sessions: SessionMemory::default(),
         }
     }
 
@@ -165,6 +168,10 @@ impl Store for Memory {
         let row = table.iter_mut().find(|row| row.id == found.id);
         row.ok_or(StoreError::Other)?.outcome = Some(outcome.verdict);
         Ok(())
+    }
+
+    fn sessions(&mut self) -> Box<dyn SessionStore + '_> {
+        Box::new(&mut self.sessions)
     }
 
     fn prune(&mut self, keep: Keep) -> Result<bool, StoreError> {

@@ -17,6 +17,7 @@ mod question;
 mod recent;
 mod report;
 mod row;
+mod sessions;
 mod shared;
 mod sqlite;
 mod store;
@@ -31,6 +32,7 @@ pub use question::{Found, Pending, Resolution, Target, Unavailable};
 pub use report::fuzz;
 pub use report::{ReportError, parse};
 pub use row::{Answer, NOTHING_READ, Outcome, Verdict, session};
+pub use sessions::{Positives, SessionError, Sessions, minute_of};
 pub use store::StoreError;
 pub use writer::{Place, Storing};
 
@@ -48,6 +50,7 @@ use crate::ledger::keeper::Keeper;
 use crate::ledger::question::{Question, Reported, pending};
 use crate::ledger::recent::Recent;
 use crate::ledger::row::Decision;
+use crate::ledger::sessions::Coordinator;
 use crate::ledger::shared::Shared;
 use crate::ledger::writer::Writer;
 use crate::limits::{
@@ -60,6 +63,7 @@ use crate::observe::{Follower, Record};
 pub struct Ledger {
     desk: Desk,
     decisions: Sender<Box<Decision>>,
+    sessions: Sessions,
     tellers: Vec<Teller>,
     stopped: Arc<AtomicBool>,
     ended: Receiver<()>,
@@ -90,7 +94,10 @@ impl Ledger {
             shared: Arc::clone(&shared),
             recent: Recent::new(RECENT_ANSWERS.saturating_mul(cores)),
         };
+        let is_durable = !matches!(storing.place, Place::Memory);
+        let (sessions, sessions_asked, kept) = sessions::sessions(is_durable);
         let writer = Writer::new(storing, changed, asked, Arc::clone(&shared));
+        let writer = writer.with_sessions(sessions_asked, Coordinator::new(kept));
         spawn("lanegate-ledger", move || keeper.run())?;
         spawn("lanegate-store", move || {
             writer.run();
@@ -104,6 +111,7 @@ impl Ledger {
             tellers: told.into_iter().map(teller).collect(),
             desk: Desk { questions, shared },
             decisions,
+            sessions,
             stopped,
             ended,
         })
@@ -113,6 +121,12 @@ impl Ledger {
     #[must_use]
     pub fn desk(&self) -> Desk {
         self.desk.clone()
+    }
+
+    /// The way to what is kept of sessions.
+    #[must_use]
+    pub fn sessions(&self) -> Sessions {
+        self.sessions.clone()
     }
 
     /// A core's end of its queue.

@@ -18,6 +18,7 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, Row, Transaction, param
 use crate::ledger::conversation::Group;
 use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
+use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
 use crate::limits::{CONVERSATION_GROUPS_MAX, PRUNE_ROWS, STORE_BUSY_MS};
 
@@ -290,6 +291,10 @@ impl Store for Sqlite {
         } else {
             Err(StoreError::Other)
         }
+    }
+
+    fn sessions(&mut self) -> Box<dyn SessionStore + '_> {
+        Box::new(SessionTable(&self.connection))
     }
 
     fn prune(&mut self, keep: Keep) -> Result<bool, StoreError> {

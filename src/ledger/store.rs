@@ -5,6 +5,7 @@ use std::fmt;
 use crate::ledger::conversation::Group;
 use crate::ledger::question::{Found, Resolution, Target};
 use crate::ledger::row::{Change, Observation, Outcome};
+use crate::ledger::sessions::SessionStore;
 use crate::limits::OUTCOME_WINDOW_SECONDS;
 
 /// Why a store did not do what it should.
@@ -114,6 +115,9 @@ pub(super) trait Store: Send {
         outcome: &Outcome,
         at_ms: i64,
     ) -> Result<(), StoreError>;
+
+    /// What is kept of sessions.
+    fn sessions(&mut self) -> Box<dyn SessionStore + '_>;
 
     /// Deletes a bounded number of rows that need not be kept. Whether there may be more.
     fn prune(&mut self, keep: Keep) -> Result<bool, StoreError>;

@@ -9,13 +9,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{Receiver, RecvTimeoutError};
+use crossbeam::channel::{Receiver, never};
+use crossbeam::select;
 
 use crate::clock;
 use crate::ledger::conversation::sum;
 use crate::ledger::memory::Memory;
 use crate::ledger::question::{Ask, Question, Unavailable};
 use crate::ledger::row::{Change, milliseconds};
+use crate::ledger::sessions::{Coordinator, SessionAsk};
 use crate::ledger::shared::Shared;
 use crate::ledger::sqlite;
 use crate::ledger::store::{Keep, Store, StoreError, record};
@@ -51,6 +53,8 @@ pub(super) struct Writer {
     storing: Storing,
     changes: Receiver<Change>,
     asks: Receiver<Ask>,
+    sessions: Receiver<SessionAsk>,
+    coordinator: Option<Coordinator>,
     shared: Arc<Shared>,
     store: Option<Box<dyn Store>>,
     batch: Vec<Change>,
@@ -76,6 +80,8 @@ impl Writer {
             storing,
             changes,
             asks,
+            sessions: never(),
+            coordinator: None,
             shared,
             store: None,
             batch: Vec::new(),
@@ -84,21 +90,40 @@ impl Writer {
         }
     }
 
+    /// The same, with what is kept of sessions.
+    pub(super) fn with_sessions(
+        self,
+        sessions: Receiver<SessionAsk>,
+        coordinator: Coordinator,
+    ) -> Self {
+        Self {
+            sessions,
+            coordinator: Some(coordinator),
+            ..self
+        }
+    }
+
     /// Works until nobody can ask or change anything any more, and everything is stored that can be.
     pub(super) fn run(mut self) {
         let look = self.storing.flush_interval.min(LOOK);
         self.attempt(|_| Ok(()));
         loop {
-            match self.asks.recv_timeout(look) {
-                Ok(ask) => {
-                    // What came before the question.
-                    let waiting = self.changes.len();
-                    self.take(waiting);
-                    self.flush();
-                    self.answer(ask);
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => return self.finish(),
+            select! {
+                recv(self.asks) -> ask => match ask {
+                    Ok(ask) => {
+                        // What came before the question.
+                        let waiting = self.changes.len();
+                        self.take(waiting);
+                        self.flush();
+                        self.answer(ask);
+                    }
+                    Err(_) => return self.finish(),
+                },
+                recv(self.sessions) -> ask => match ask {
+                    Ok(ask) => self.session(ask),
+                    Err(_) => self.sessions = never(),
+                },
+                default(look) => {}
             }
             self.take(usize::MAX);
             if clock::now() >= self.due {
@@ -148,6 +173,24 @@ impl Writer {
         } else {
             self.batch = batch;
         }
+    }
+
+    /// Answers what is asked of a session. Rows of the ledger that wait have nothing to do with it.
+    fn session(&mut self, ask: SessionAsk) {
+        let Some(mut coordinator) = self.coordinator.take() else {
+            return;
+        };
+        let now = clock::unix_time();
+        let mut asked = Some(ask);
+        self.attempt(|store| match asked.take() {
+            Some(ask) => coordinator.answer(store.sessions().as_mut(), ask, now),
+            None => Ok(()),
+        });
+        // The store was not even tried.
+        if let Some(ask) = asked {
+            coordinator.refuse(ask);
+        }
+        self.coordinator = Some(coordinator);
     }
 
     fn answer(&mut self, ask: Ask) {

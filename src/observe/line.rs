@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::classify::{AgentEvidence, Evidence, SessionView};
 use crate::identity::session::Source;
 use crate::observe::Record;
 use crate::peek::{Fact, Seen, StreamFlag};
@@ -44,8 +45,36 @@ struct Line<'a> {
     output_tokens: Option<u64>,
     cached_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    classified: Option<Classified>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_family: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent_evidence: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Body>,
+}
+
+/// What is known of the session: the name of the rule, never what it matched or which session it is.
+#[derive(Debug, Serialize)]
+struct Classified {
+    session_kind: &'static str,
+    session_source: Option<&'static str>,
+    session_evidence: Option<&'static str>,
+    session_revision: u64,
+}
+
+impl Classified {
+    fn of(view: SessionView) -> Self {
+        let found = view.classification();
+        let evidence = found.evidence();
+        Self {
+            session_kind: found.kind(),
+            session_source: evidence.map(|it| it.source().as_str()),
+            session_evidence: evidence.map(Evidence::as_str),
+            session_revision: found.revision(),
+        }
+    }
 }
 
 /// What was known of the body: no value of it, save whether it asked for a stream.
@@ -129,6 +158,9 @@ fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
         output_tokens: tokens.output,
         cached_tokens: tokens.cached,
         cache_write_tokens: tokens.cache_write,
+        classified: record.view.map(Classified::of),
+        agent_family: record.agent.map(AgentEvidence::family),
+        agent_evidence: record.agent.map(AgentEvidence::as_str),
         body,
     }
 }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::classify::{AgentEvidence, SessionView};
 use crate::clock;
 use crate::dialect::{Dialect, Family};
 use crate::identity::session::Source;
@@ -177,6 +178,10 @@ pub struct Record {
     pub first_byte: Option<Duration>,
     /// When it was over.
     pub duration: Duration,
+    /// What is known of its session, where that is looked at.
+    pub view: Option<SessionView>,
+    /// Which agent it comes from, where that is looked at and known.
+    pub agent: Option<AgentEvidence>,
     /// Why it ended.
     pub end: EndReason,
 }
@@ -216,6 +221,8 @@ impl Record {
             connected: None,
             first_byte: None,
             duration: Duration::ZERO,
+            view: None,
+            agent: None,
             end: EndReason::default(),
         }
     }

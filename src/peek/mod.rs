@@ -197,9 +197,38 @@ pub trait ToolNames {
     fn name(&mut self, name: ToolName<'_>);
 }
 
+/// Reduces each tool's name to bits at once. The bits of all names together are what stays.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolBits {
+    reduce: fn(ToolName<'_>) -> u32,
+    bits: u32,
+}
+
+impl ToolBits {
+    /// Reduces names by this function.
+    #[must_use]
+    pub fn by(reduce: fn(ToolName<'_>) -> u32) -> Self {
+        Self { reduce, bits: 0 }
+    }
+
+    /// The bits of all names so far.
+    #[must_use]
+    pub const fn bits(&self) -> u32 {
+        self.bits
+    }
+}
+
 /// Drops tool names.
-impl ToolNames for () {
-    fn name(&mut self, _: ToolName<'_>) {}
+impl Default for ToolBits {
+    fn default() -> Self {
+        Self::by(|_| 0)
+    }
+}
+
+impl ToolNames for ToolBits {
+    fn name(&mut self, name: ToolName<'_>) {
+        self.bits |= (self.reduce)(name);
+    }
 }
 
 /// Whether values beyond their bound are dropped.
@@ -213,7 +242,7 @@ pub enum Capture {
 
 /// Reads the demanded facts from a body that comes in pieces.
 #[derive(Clone)]
-pub struct Peek<T = ()> {
+pub struct Peek<T = ToolBits> {
     scanner: Scanner,
     gather: Gather<T>,
     demand: Demand,
@@ -234,7 +263,7 @@ impl Peek {
     /// A reader for one body that drops tool names.
     #[must_use]
     pub fn new(dialect: Dialect, demand: Demand) -> Self {
-        Self::with(dialect, demand, Capture::Bounded, ())
+        Self::with(dialect, demand, Capture::Bounded, ToolBits::default())
     }
 }
 

@@ -1,24 +1,34 @@
 //! From a configuration to what the cores work with.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::auth::{Client, Clients, Meters};
+use uuid::Uuid;
+
+use crate::auth::{Authority, Client, Clients, Meters};
 use crate::buf::Budget;
-use crate::config::{self, Authentication, Config, ProviderDialect, SessionForwarding};
+use crate::classify::{Policy, has_project_marker};
+use crate::config::{self, Authentication, BaseUrl, Config, ProviderDialect, SessionForwarding};
+use crate::decider::Decider;
 use crate::dialect::Family;
-use crate::exchange::{Core, HalfClose, Lasting, Settings, Telling, anthropic_version};
+use crate::exchange::{
+    Core, Features, HalfClose, Keeping, Lasting, Settings, Telling, anthropic_version,
+};
 use crate::http1::head::HeadLimits;
 use crate::ledger::{Desk, Ledger};
-use crate::limits::Part;
+use crate::limits::{Part, REMOTE_AT_ONCE};
 use crate::observe::{Metrics, Observer, ProviderMeter, ProviderMetrics};
 use crate::route::{Mapping, Pattern, Provider, Table};
-use crate::runtime::Gate;
+use crate::runtime::{Driver, Gate};
 use crate::server::workers;
 use crate::switch::{self, Dictionary};
-use crate::tls::Acceptor;
+use crate::tls::{self, Acceptor, Authorities};
 use crate::upstream::{self, Endpoint, Quota, Resolvers, Upstreams};
+
+/// Where the remote service is, which no configuration changes for another host.
+const REMOTE_ENDPOINT: &str = "https://api.typesafe.ai/v1/systemone";
 
 /// What is shared out at the start and stays so, whatever the configuration says later.
 #[derive(Clone, Debug)]
@@ -30,6 +40,8 @@ pub(super) struct Share {
     pub(super) metrics: Arc<Metrics>,
     pub(super) dictionary: Arc<Dictionary>,
     ledger: Vec<Telling>,
+    pub(super) authority: Option<Authority>,
+    pub(super) keeping: Option<Keeping>,
 }
 
 impl Share {
@@ -45,6 +57,8 @@ impl Share {
             metrics: Arc::new(Metrics::new(workers)),
             dictionary: Arc::new(Dictionary::new(config.switches.max_entries)),
             ledger: Vec::new(),
+            authority: own_authority(),
+            keeping: None,
         }
     }
 
@@ -58,6 +72,16 @@ impl Share {
                 desk: desk.clone(),
             })
             .collect();
+        self
+    }
+
+    /// The same share, with what is kept of sessions; `driver` for who asks the remote service.
+    pub(super) fn with_sessions(mut self, ledger: &Ledger, driver: Driver) -> Self {
+        let sessions = ledger.sessions();
+        self.keeping = Some(Keeping {
+            decider: Decider::new(driver, sessions.clone()),
+            sessions,
+        });
         self
     }
 
@@ -77,14 +101,18 @@ impl Share {
         let (budget, observer) = (self.budget.clone(), self.observer.clone());
         let dictionary = Arc::clone(&self.dictionary);
         let ledger = self.ledger.get(part.index).cloned();
-        Lasting::new(
+        let lasting = Lasting::new(
             quota,
             clients,
             (budget, observer, metrics),
             dictionary,
             seed,
-        )
-        .telling(ledger)
+        );
+        Lasting {
+            authority: self.authority.clone(),
+            keeping: self.keeping.clone(),
+            ..lasting.telling(ledger)
+        }
     }
 }
 
@@ -101,6 +129,8 @@ pub(super) struct Plan {
     endpoints: Vec<Arc<Endpoint>>,
     pub(super) resolvers: Resolvers,
     settings: Settings,
+    session: Option<Arc<Policy>>,
+    remote: Option<Arc<Endpoint>>,
     tls: Option<Acceptor>,
     /// The numbers of the providers, in the order of the table.
     pub(super) metrics: Vec<Arc<ProviderMetrics>>,
@@ -132,6 +162,8 @@ impl Plan {
             .map(|provider| endpoint(provider, previous))
             .collect();
         let resolvers = previous.map(|previous| &previous.resolvers);
+        let remote = remote(&config, previous);
+        let resolved: Vec<_> = endpoints.iter().chain(&remote).cloned().collect();
         let cores = previous.map_or_else(|| workers(config.server.workers), |it| it.cores);
         let metrics = enabled(&config)
             .map(|provider| metrics(&provider.name, previous, cores))
@@ -142,7 +174,12 @@ impl Plan {
             generation,
             clients: clients(&config.authentication, meters),
             table: Arc::new(Table::new(enabled(&config).map(provider).collect())),
-            resolvers: Resolvers::start(&endpoints, resolvers),
+            resolvers: Resolvers::start(&resolved, resolvers),
+            session: config
+                .plugins
+                .session_classification()
+                .map(|it| Arc::new(it.policy.clone())),
+            remote,
             locals: enabled(&config).map(is_local).collect(),
             endpoints,
             settings: settings(&config),
@@ -167,6 +204,7 @@ impl Plan {
             clients: self.clients.clone(),
             locals: self.locals.clone(),
             ledger: lasting.ledger.clone(),
+            features: self.features(lasting),
             upstreams: Upstreams::new(
                 &self.endpoints,
                 &lasting.quota,
@@ -196,6 +234,77 @@ impl Plan {
                 .map(|it| it.name.as_str().into())
                 .collect(),
         }
+    }
+}
+
+impl Plan {
+    /// The features of one core; none where none is enabled.
+    fn features(&self, lasting: &Lasting) -> Option<Features> {
+        let agent_family = self.config.plugins.agent_family();
+        if self.session.is_none() && !agent_family {
+            return None;
+        }
+        let authority = self.config.authority.as_ref().map(|key| &key.authority);
+        if let (Some(keeping), Some(_)) = (&lasting.keeping, &self.remote) {
+            keeping.decider.start();
+        }
+        Some(Features {
+            session: self.session.clone(),
+            agent_family,
+            authority: authority.or(lasting.authority.as_ref())?.clone(),
+            keeping: lasting.keeping.clone(),
+            remote: self.remote.clone(),
+            marked: marked(&self.config.authentication),
+        })
+    }
+}
+
+/// A key of this process's own, from 256 random bits and more.
+fn own_authority() -> Option<Authority> {
+    let random: Vec<u8> = (0..8).flat_map(|_| *Uuid::now_v7().as_bytes()).collect();
+    Authority::new(&random).ok()
+}
+
+/// The clients whose workspace has a project's marker.
+fn marked(authentication: &Authentication) -> HashSet<Arc<str>> {
+    let Authentication::Clients(clients) = authentication else {
+        return HashSet::new();
+    };
+    let marked = clients
+        .iter()
+        .filter(|it| has_project_marker(it.workspace_markers.iter().map(String::as_str)));
+    marked.map(|it| it.name.as_str().into()).collect()
+}
+
+/// Where the remote service is, if it is asked: its own address, in production.
+fn remote(config: &Config, previous: Option<&Plan>) -> Option<Arc<Endpoint>> {
+    let session = config.plugins.session_classification()?;
+    let policy = session.policy.remote.as_ref()?;
+    let own = BaseUrl::parse(REMOTE_ENDPOINT).ok()?;
+    let url = session.endpoint.as_ref().unwrap_or(&own);
+    let tls = url
+        .tls
+        .then(|| tls::Client::new(&url.host, Authorities::default()).ok());
+    let settings = upstream::Settings {
+        host: url.host.clone(),
+        port: url.port,
+        authority: url.authority.clone(),
+        prefix: url.prefix.clone(),
+        connect: policy.timeout,
+        tls: tls.flatten(),
+        handshake: policy.timeout,
+        first_byte: policy.timeout,
+        idle: policy.timeout,
+        request_progress: policy.timeout,
+        client_write: policy.timeout,
+        connections: REMOTE_AT_ONCE,
+        waiting: REMOTE_AT_ONCE,
+        connection_wait: policy.timeout,
+        keepalive_idle: policy.timeout,
+    };
+    match previous.and_then(|previous| previous.remote.as_ref()) {
+        Some(kept) if kept.settings == settings => Some(Arc::clone(kept)),
+        _ => Some(Arc::new(Endpoint::new(settings))),
     }
 }
 

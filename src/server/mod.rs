@@ -137,7 +137,7 @@ pub fn run(
     let mut meters = Meters::new(clock::now());
     let mut share = Share::new(&config, workers, recorder.observer());
     if let Some(ledger) = &ledger {
-        share = share.with_ledger(ledger);
+        share = share.with_ledger(ledger).with_sessions(ledger, driver);
     }
     let heartbeats = Heartbeats::new(workers, Bounds::default());
     let plan = Plan::first(config, &mut meters);

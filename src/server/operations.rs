@@ -4,10 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::admin::{NotReloaded, Operations, Readiness, Reloaded, Summed};
+use crate::admin::{Looked, NotReloaded, Operations, Readiness, Reloaded, Summed};
+use crate::auth::SESSION_TOKEN_BYTES;
+use crate::classify::{Key, Scope};
+use crate::clock;
+use crate::exchange::Keeping;
 use crate::ledger::{Asked, Desk};
 use crate::limits::QUESTION_WAIT_MS;
-use crate::observe::{LedgerScene, Scene};
+use crate::observe::{LedgerScene, Scene, SessionScene};
 use crate::server::assemble::Share;
 use crate::server::publish::Published;
 use crate::server::reload::{Control, ReloadError};
@@ -23,6 +27,18 @@ pub(super) struct Operated {
 }
 
 impl Operated {
+    /// None where the feature is off and was never on.
+    fn sessions(&self) -> Option<SessionScene> {
+        let Keeping { sessions, decider } = self.share.keeping.as_ref()?;
+        let config = self.control.in_force().config;
+        let is_on = config.plugins.session_classification().is_some();
+        (is_on || sessions.is_ready()).then(|| SessionScene {
+            is_ready: sessions.is_ready(),
+            store: sessions.tally(),
+            remote: decider.tally(),
+        })
+    }
+
     fn is_unrecorded(&self) -> bool {
         self.share
             .desk()
@@ -76,6 +92,7 @@ impl Operations for Operated {
             observer: observer.clone(),
             dictionary: Arc::clone(dictionary),
             ledger: self.share.desk().map(ledger).unwrap_or_default(),
+            sessions: self.sessions(),
         })
     }
 
@@ -98,6 +115,35 @@ impl Operations for Operated {
         let limit = Duration::from_millis(QUESTION_WAIT_MS);
         let sum = desk.sum(asked).and_then(|pending| pending.wait(limit));
         sum.map_or(Summed::Unavailable, |tree| Summed::Tree(Box::new(tree)))
+    }
+
+    fn session(&self, principal: &str, id: &str) -> Looked {
+        let config = self.control.in_force().config;
+        let own = self.share.authority.as_ref();
+        let written = config.authority.as_ref().map(|key| &key.authority);
+        let (Some(keeping), Some(authority)) = (&self.share.keeping, written.or(own)) else {
+            return Looked::Unavailable;
+        };
+        if config.plugins.session_classification().is_none() {
+            return Looked::Off;
+        }
+        let key = if id.len() == SESSION_TOKEN_BYTES {
+            let session = authority.session(id.as_bytes(), principal, clock::unix_time());
+            session.map(|id| Key::new(Scope::SecureSession, id))
+        } else {
+            let conversation = format!("c:{id}");
+            Ok(Key::new(
+                Scope::ALeg,
+                authority.leg(principal, &conversation),
+            ))
+        };
+        let Ok(key) = key else {
+            return Looked::NoSuchToken;
+        };
+        let limit = Duration::from_millis(QUESTION_WAIT_MS);
+        let looked = keeping.sessions.look(key);
+        let looked = looked.and_then(|pending| pending.wait(limit));
+        looked.map_or(Looked::Unavailable, Looked::Known)
     }
 
     fn reload(&self) -> Result<Reloaded, NotReloaded> {

@@ -40,6 +40,7 @@ mod responses;
 mod retry;
 mod routing;
 mod routing_rules;
+mod sessions;
 mod support;
 mod switches;
 mod tls;

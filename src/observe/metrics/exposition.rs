@@ -21,6 +21,7 @@ use crate::clock;
 use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
 use crate::observe::metrics::ledger::LedgerScene;
+use crate::observe::metrics::sessions::{SessionScene, SessionScrape};
 use crate::observe::metrics::{
     CLASSES, CoreMetrics, DIALECTS, LANES, Metrics, ProviderCells, ProviderMetrics, wide,
 };
@@ -75,21 +76,35 @@ pub struct Scene {
     pub dictionary: Arc<Dictionary>,
     /// The ledger; all at zero where there is none.
     pub ledger: LedgerScene,
+    /// Sessions, in a process that has or had the feature.
+    pub sessions: Option<SessionScene>,
 }
 
 impl Metrics {
     /// Everything, as text.
     #[must_use]
     pub fn exposition(self: &Arc<Self>, scene: Scene) -> String {
-        let mut registry = Registry::with_prefix("lanegate");
-        registry.register_collector(Box::new(Scrape {
-            metrics: Arc::clone(self),
-            scene,
-        }));
         let mut out = String::new();
-        // Writing to a `String` cannot fail.
-        let written = prometheus_text::encode(&mut out, &registry);
-        debug_assert!(written.is_ok());
+        let mut add = |prefix, collector: Box<dyn Collector>| {
+            let mut registry = Registry::with_prefix(prefix);
+            registry.register_collector(collector);
+            // Writing to a `String` cannot fail.
+            let written = prometheus_text::encode(&mut out, &registry);
+            debug_assert!(written.is_ok());
+        };
+        let sessions = scene.sessions.clone();
+        let metrics = || Arc::clone(self);
+        add(
+            "lanegate",
+            Box::new(Scrape {
+                metrics: metrics(),
+                scene,
+            }),
+        );
+        if let Some(scene) = sessions {
+            let metrics = metrics();
+            add("lip", Box::new(SessionScrape { metrics, scene }));
+        }
         out
     }
 }
@@ -109,6 +124,7 @@ impl Collector for Scrape {
         self.switches(&mut page)?;
         self.conversations(&mut page)?;
         self.ledger(&mut page)?;
+        self.agents(&mut page)?;
         self.times(&mut page)?;
         self.upstream(&mut page)?;
         self.usage(&mut page)?;
@@ -452,7 +468,7 @@ impl Merged {
 
 /// The text as it is written: each name once, with its help and all its series.
 pub(super) struct Page<'a> {
-    encoder: DescriptorEncoder<'a>,
+    pub(super) encoder: DescriptorEncoder<'a>,
 }
 
 impl Page<'_> {
@@ -517,7 +533,7 @@ impl Page<'_> {
         encode_buckets(metric, bounds, &merged)
     }
 
-    fn distributions<'a, const N: usize>(
+    pub(super) fn distributions<'a, const N: usize>(
         &mut self,
         name: &str,
         help: &str,

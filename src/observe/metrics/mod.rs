@@ -10,12 +10,14 @@
 mod answers;
 mod exposition;
 mod ledger;
+mod sessions;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam::utils::CachePadded;
 
+use crate::classify::{AgentEvidence, Evidence, Mode, Outcome};
 use crate::clock;
 use crate::dialect::Dialect;
 use crate::identity::Named;
@@ -27,6 +29,7 @@ use crate::usage::{State, Tokens, Usage};
 
 pub use exposition::{CONTENT_TYPE, Scene};
 pub use ledger::LedgerScene;
+pub use sessions::SessionScene;
 
 /// Values of the label `dialect`: the dialects, and paths without one.
 const DIALECTS: [&str; Dialect::ALL.len() + 1] = ["chat", "messages", "responses", "none"];
@@ -94,6 +97,9 @@ pub struct CoreMetrics {
     declines: [Count; Decline::ALL.len()],
     ended: [Count; EndReason::ALL.len()],
     told: [Count; Told::ALL.len()],
+    evaluations: [[Count; Outcome::ALL.len()]; Mode::ALL.len()],
+    identified: [Count; Evidence::ALL.len()],
+    agents: [Count; AgentEvidence::COUNT],
     invalid_identity: [Count; Named::ALL.len()],
     request_bytes: Count,
     response_bytes: Count,
@@ -133,6 +139,23 @@ impl CoreMetrics {
     #[must_use]
     pub fn core(&self) -> usize {
         self.core
+    }
+
+    /// Counts a look at a turn.
+    pub fn evaluated(&self, mode: Mode, outcome: Outcome) {
+        let modes = Mode::ALL.into_iter().zip(&self.evaluations);
+        let row = modes.into_iter().find(|(it, _)| *it == mode);
+        count(row.and_then(|(_, row)| row.get(outcome as usize)));
+    }
+
+    /// Counts a session that was identified and is kept nowhere but on its connection.
+    pub fn identified(&self, evidence: Evidence) {
+        count(self.identified.get(evidence as usize));
+    }
+
+    /// Counts an exchange that comes from an agent.
+    pub fn agent(&self, evidence: AgentEvidence) {
+        count(self.agents.get(evidence.index()));
     }
 
     /// Counts the report of an outcome.

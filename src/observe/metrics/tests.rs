@@ -8,19 +8,26 @@ use crate::switch::Dictionary;
 
 fn exposition(metrics: &Arc<Metrics>, providers: Vec<Arc<ProviderMetrics>>) -> String {
     let recorder = Recorder::start(AccessLog::None, None).unwrap();
-    let scene = Scene {
+    let text = metrics.exposition(Scene {
+        providers,
+        ..scene(&recorder)
+    });
+    recorder.finish();
+    text
+}
+
+fn scene(recorder: &Recorder) -> Scene {
+    Scene {
         generation: 1,
         is_ready: true,
-        providers,
+        providers: Vec::new(),
         block_limit_bytes: 1 << 20,
         budget: Budget::new(1 << 20),
         observer: recorder.observer(),
         dictionary: Arc::new(Dictionary::new(1)),
         ledger: LedgerScene::default(),
-    };
-    let text = metrics.exposition(scene);
-    recorder.finish();
-    text
+        sessions: None,
+    }
 }
 
 /// The series of a page, without their values.

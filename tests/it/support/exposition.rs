@@ -45,7 +45,9 @@ impl Exposition {
         let name = series.split('{').next().unwrap();
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
         assert!(name.bytes().all(plain), "{line}");
-        assert!(name.starts_with("lanegate_"), "{line}");
+        // Those of session-classification have the names of its specification.
+        let ours = ["lanegate_", "lip_session_classification_"];
+        assert!(ours.iter().any(|it| name.starts_with(it)), "{line}");
         assert!(name.starts_with(family), "{line} in {family}");
         let suffix = &name[family.len()..];
         match self.kinds[family].as_str() {

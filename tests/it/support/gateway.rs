@@ -495,7 +495,7 @@ impl Drop for Gateway {
 }
 
 /// Keys of an access line; docs/operations.md says what they are.
-const ACCESS_KEYS: [&str; 28] = [
+const ACCESS_KEYS: [&str; 34] = [
     "time",
     "request_id",
     "client",
@@ -524,6 +524,12 @@ const ACCESS_KEYS: [&str; 28] = [
     "output_tokens",
     "cached_tokens",
     "cache_write_tokens",
+    "session_kind",
+    "session_source",
+    "session_evidence",
+    "session_revision",
+    "agent_family",
+    "agent_evidence",
 ];
 
 /// Over the whole suite, whatever clients sent: a line has these keys and no other, so no conversation and
