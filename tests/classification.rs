@@ -90,9 +90,10 @@ fn table() -> String {
             let row = rows.entry(word.to_owned()).or_default();
             row.0 += 1;
             row.1.insert(session.map_or("none", Evidence::as_str));
-            row.2.insert(family.map_or("none".to_owned(), |it| {
-                format!("{} ({})", it.as_str(), it.family())
-            }));
+            row.2.insert(family.map_or_else(
+                || "none".to_owned(),
+                |it| format!("{} ({})", it.as_str(), it.family()),
+            ));
         }
     }
     let mut text = "| User-Agent | requests | `session-classification` | `agent-family` |\n|---|---|---|---|\n".to_owned();

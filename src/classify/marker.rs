@@ -50,5 +50,5 @@ pub fn is_project_marker(marker: &str) -> bool {
         tail.is_some_and(|tail| tail.eq_ignore_ascii_case(ending))
     };
     let is = |name: &&str| marker.eq_ignore_ascii_case(name);
-    is_base_name && (NAMES.iter().any(|name| is(name)) || ENDINGS.iter().any(|it| ends(it)))
+    is_base_name && (NAMES.iter().any(is) || ENDINGS.iter().any(ends))
 }

@@ -49,7 +49,7 @@ impl Service {
             for socket in listener.incoming() {
                 let mut socket = socket.unwrap();
                 let number = count.fetch_add(1, Ordering::SeqCst);
-                let act = acts.get(number).or(acts.last()).unwrap().clone();
+                let act = acts.get(number).or_else(|| acts.last()).unwrap().clone();
                 if matches!(act, Act::Close) {
                     continue;
                 }

@@ -255,7 +255,7 @@ impl Coordinator {
     }
 
     /// Nobody can be answered.
-    pub(super) fn refuse(&mut self, ask: SessionAsk) {
+    pub(super) fn refuse(&self, ask: SessionAsk) {
         self.shared.refusing.store(true, Ordering::Relaxed);
         refuse(ask);
     }

@@ -4,6 +4,11 @@
 //! holds a lock while it thinks, and none takes back what another one did. Statements keep to what other
 //! databases understand too.
 
+#![expect(
+    clippy::result_large_err,
+    reason = "the library's own error, in calls that it makes"
+)]
+
 use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
