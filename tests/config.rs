@@ -841,7 +841,11 @@ fn effective_yaml_shows_no_secret_and_reads_back_the_same() {
     let full = "authentication: clients\nclients: [{ name: c.1, key_sha256: DIGEST, workspace_markers: [go.mod], \
                 limits: { concurrency: 2, requests_per_minute: 60 } }]\nserver: { listen: [\"[::]:0\"], workers: 2, driver: io_uring, \
                 tls: { certificate: CERTIFICATE, key: KEY } }\n\
-                limits: { body_bytes: 33554433 }\ntimeouts: { linger: 1500ms }\nproviders:\n  \
+                limits: { body_bytes: 33554433 }\ntimeouts: { linger: 1500ms }\n\
+                plugins: { features: [{ id: session-classification, enabled: true, \
+                config: { mode: hybrid, heuristic: { ignored_user_agent_prefixes: [x] }, \
+                remote: { provider: jev, api_key_env: OPENAI_API_KEY, timeout: 750ms, max_attempts_per_session: 1, \
+                lease_ttl: 2s, retry_backoff: 0s, positive_threshold: 0.9 } } }] }\nproviders:\n  \
                 - { name: \"a\\\"\\\\ é\", dialect: openai, base_url: \"http://h/p\", secret_env: OPENAI_API_KEY, auth: managed }\n  \
                 - { name: b, dialect: anthropic, base_url: \"https://[::1]\", ca_file: CERTIFICATE, secret_env: NOT_SET, auth: none }\n  \
                 - { name: c, dialect: openai, base_url: \"http://h\", auth: passthrough, default: true, enabled: false }\n  \
