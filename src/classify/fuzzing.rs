@@ -1,5 +1,7 @@
 //! What fuzzing asks of this module: that bytes of others lead to an answer and nothing else.
 
+use serde_json::Value;
+
 use crate::classify::{
     AgentFamily, Family, Policy, Tool, ToolEvidence, Turn, UserAgent, is_project_marker,
     read_answer,
@@ -43,5 +45,9 @@ pub fn all(bytes: &[u8]) {
     assert!(!local.excluded, "nothing is ignored");
     if let Ok(probability) = read_answer(bytes) {
         assert!((0.0..=1.0).contains(&probability));
+        let document: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let said = document.pointer("/answers/is_coding_agent_session/noul");
+        let said = said.and_then(Value::as_f64);
+        assert_eq!(said, Some(probability), "an answer stands elsewhere");
     }
 }

@@ -7,6 +7,7 @@ use std::fmt;
 use std::io::Write;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use crate::classify::{Evidence, Family, ToolSet};
 use crate::dialect::Dialect;
@@ -156,10 +157,25 @@ pub fn read_answer(bytes: &[u8]) -> Result<f64, AnswerError> {
     if bytes.len() > ANSWER_BYTES_MAX {
         return Err(AnswerError::TooLong);
     }
+    if !is_shaped(bytes) {
+        return Err(AnswerError::Malformed);
+    }
     let document: Document = serde_json::from_slice(bytes).map_err(|_| AnswerError::Malformed)?;
     let answer = document.answers.is_coding_agent_session;
     let good = !document.model.trim().is_empty()
         && answer.kind == "noul"
         && (0.0..=1.0).contains(&answer.noul);
     good.then_some(answer.noul).ok_or(AnswerError::Malformed)
+}
+
+/// Whether it is JSON in every member, those that are passed over included, with objects where objects belong:
+/// a derived reader looks into no text that it passes over, and takes an array for an object.
+fn is_shaped(bytes: &[u8]) -> bool {
+    let Ok(document) = serde_json::from_slice::<Value>(bytes) else {
+        return false;
+    };
+    let objects = ["", "/answers", "/answers/is_coding_agent_session", "/usage"];
+    objects
+        .iter()
+        .all(|at| document.pointer(at).is_some_and(Value::is_object))
 }

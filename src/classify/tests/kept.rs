@@ -151,6 +151,12 @@ fn rows_55_to_58_which_answers_count() {
         &nameless,
         &format!("{}{}", answer("0.9"), answer("0.9")),
         &format!("{}]", answer("0.9")),
+        &answer("0.9").replace(r#""jev-1""#, "null"),
+        r#"["jev-1",{"is_coding_agent_session":{"type":"noul","noul":0.9}},{}]"#,
+        r#"{"model":"jev-1","answers":[{"type":"noul","noul":0.9}],"usage":{}}"#,
+        r#"{"model":"jev-1","answers":{"is_coding_agent_session":["noul",0.9]},"usage":{}}"#,
+        &answer("0.9").replace(r#""usage":{}"#, r#""usage":[1,2]"#),
+        &answer(r#"0.1,"noul":0.9"#),
         "",
         "[]",
     ] {
@@ -159,6 +165,17 @@ fn rows_55_to_58_which_answers_count() {
             Err(AnswerError::Malformed),
             "{bad}"
         );
+    }
+    // Text that is none, in a member that is passed over and in the name of one.
+    for more in [
+        &b",\"more\":\"\xff\"}"[..],
+        b",\"\xff\":1}",
+        b",\"more\":[\"\xed\xa0\x80\"]}",
+    ] {
+        let mut bytes = answer("0.9").into_bytes();
+        bytes.pop();
+        bytes.extend_from_slice(more);
+        assert_eq!(read_answer(&bytes), Err(AnswerError::Malformed), "{more:?}");
     }
     let mut longest = answer("0.9");
     longest.push_str(&" ".repeat(ANSWER_BYTES_MAX - longest.len()));
