@@ -290,7 +290,7 @@ pub const CLIENT_LOOK_MS: u64 = 100;
 /// its session stays as it was.
 pub const SESSION_ASKS_QUEUED: usize = 8 * 1024;
 
-/// Sessions of which something is kept in memory, and identified ones that cores know of (2.5 MiB).
+/// Sessions of which something is kept in memory (at most 15 MiB), and identified ones that cores know of (2 MiB).
 pub const SESSIONS_KEPT: usize = 64 * 1024;
 
 /// How long cores know of an identified session that nobody asks for, minutes. It is kept in the store.

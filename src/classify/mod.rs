@@ -7,7 +7,7 @@
 //! identified stays so, with the evidence that came first.
 //!
 //! It refuses to read texts, arguments, schemas, models and routes, and to guess: a User-Agent that names
-//! two families names none. Everything here is values in, values out; nothing is allocated for an exchange.
+//! two families names none. Everything here is values in, values out; nothing of it is allocated for an exchange.
 //! Who wants to know asks [`SessionView::is_coding_agent`] and nothing else.
 
 mod agent_family;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::auth::{Authority, TokenError};
 use crate::classify::{
     AgentEvidence, Classification, Evidence, Family, Key, Local, Outcome, Policy, RemoteInput,
-    Scope, SessionView, ToolEvidence, ToolSet, Turn, UserAgent, has_project_marker,
+    Scope, SessionView, Source, ToolEvidence, ToolSet, Turn, UserAgent, has_project_marker,
 };
 use crate::clock;
 use crate::decider::{Decider, Question};
@@ -192,20 +192,30 @@ impl Turning {
         }
     }
 
-    /// What is known of the session. Asks the store once for what another process may know.
+    /// What is known of the session: what the store accepted, which may differ from what this connection showed
+    /// it at the same time as another one. The store is asked once, and again while it takes nothing.
     fn recall(&mut self, core: &Core) -> Option<Outcome> {
-        if self.known.is_some() {
-            return Some(Outcome::Preserved);
+        let was_known = self.known.is_some();
+        if let (Some(key), Some(sessions)) = (self.key, core.sessions()) {
+            let kept = sessions.known(&key, minute_of(clock::unix_time()));
+            match (kept, self.known) {
+                (Some(_), _) => self.known = kept,
+                // On its way, made room for others, or not taken: said again until it stands there.
+                (None, Some(own)) => {
+                    let _asked = keep(sessions, key, own);
+                }
+                (None, None) if !self.asked && sessions.may_know() => {
+                    self.asked = sessions.load(key) && !sessions.is_refusing();
+                }
+                (None, None) => {}
+            }
         }
-        let (key, sessions) = (self.key?, core.sessions()?);
-        self.known = sessions.known(&key, minute_of(clock::unix_time()));
-        if self.known.is_some() {
-            return Some(Outcome::Restored);
-        }
-        if sessions.is_durable() && !self.asked {
-            self.asked = sessions.load(key);
-        }
-        None
+        self.known?;
+        Some(if was_known {
+            Outcome::Preserved
+        } else {
+            Outcome::Restored
+        })
     }
 
     /// Accepts evidence. What cannot be kept is not accepted; of a connection's own session nothing is kept.
@@ -301,6 +311,10 @@ impl Turning {
         if local.excluded {
             return Outcome::Excluded;
         }
+        let kept = features.keeping.as_ref().filter(|_| self.key.is_some());
+        if kept.is_some_and(|keeping| keeping.sessions.is_refusing()) {
+            return Outcome::StateUnavailable;
+        }
         if policy.asks(local).is_none() {
             return Outcome::Unknown;
         }
@@ -348,7 +362,12 @@ fn wished(policy: &Policy, (session, local): (Session, Local)) -> Demand {
 fn keep(sessions: &Sessions, key: Key, evidence: Evidence) -> bool {
     // A store that refused the last session is tried with each that comes.
     let was_refusing = sessions.is_refusing();
-    sessions.promote(key, evidence) && !was_refusing
+    let asked = match evidence.source() {
+        Source::LocalIdentity | Source::LocalTooling => sessions.promote(key, evidence),
+        // The store had it first, and has it still.
+        Source::RemoteClassifier => sessions.load(key),
+    };
+    asked && !was_refusing
 }
 
 fn remote_input(dialect: Dialect, turn: Turn<'_>, local: Local) -> RemoteInput {
@@ -391,11 +410,9 @@ impl Features {
         if record.client.is_none() {
             return (Session::Connection, None);
         }
-        let named = record
-            .identity
-            .as_ref()
-            .is_some_and(|it| it.session.is_some());
-        let kept = self.conversation(record).filter(|_| named);
+        let kept = self
+            .conversation(record)
+            .filter(|_| record.names_conversation());
         (kept.map_or(Session::InBody, Session::Kept), None)
     }
 
@@ -513,6 +530,7 @@ mod tests {
             dictionary: Arc::new(crate::switch::Dictionary::new(1)),
             ledger: LedgerScene::default(),
             sessions: Some(SessionScene {
+                is_enabled: true,
                 is_ready: true,
                 store: Arc::default(),
                 remote: Arc::default(),

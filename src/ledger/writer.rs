@@ -21,7 +21,9 @@ use crate::ledger::sessions::{Coordinator, SessionAsk};
 use crate::ledger::shared::Shared;
 use crate::ledger::sqlite;
 use crate::ledger::store::{Keep, Store, StoreError, record};
-use crate::limits::{LEDGER_BATCH_ROWS, PRUNE_LOOK_MS, PRUNE_PAUSE_MS, STORE_RETRY_MS};
+use crate::limits::{
+    LEDGER_BATCH_ROWS, PRUNE_LOOK_MS, PRUNE_PAUSE_MS, SESSION_ASKS_QUEUED, STORE_RETRY_MS,
+};
 
 /// Longest pause between two looks at the queue, which is never woken for a row.
 const LOOK: Duration = Duration::from_millis(100);
@@ -140,6 +142,12 @@ impl Writer {
         self.retry = None;
         self.take(usize::MAX);
         self.flush();
+        for _ in 0..SESSION_ASKS_QUEUED {
+            let Ok(ask) = self.sessions.try_recv() else {
+                return;
+            };
+            self.session(ask);
+        }
     }
 
     /// Takes up to `most` changes off the queue, and stores them batch by batch. A batch that cannot be
@@ -270,9 +278,22 @@ impl Writer {
             since_ms: milliseconds(oldest),
             bytes_max: self.storing.bytes_max,
         };
-        let more = self.attempt(|store| store.prune(keep)) == Some(true);
+        let rows = self.attempt(|store| store.prune(keep)) == Some(true);
+        let more = self.prune_sessions(oldest) || rows;
         let pause = if more { PRUNE_PAUSE_MS } else { PRUNE_LOOK_MS };
         self.prune = clock::now() + Duration::from_millis(pause);
+    }
+
+    fn prune_sessions(&mut self, oldest: Duration) -> bool {
+        if !self
+            .coordinator
+            .as_ref()
+            .is_some_and(Coordinator::is_ensured)
+        {
+            return false;
+        }
+        let pruned = self.attempt(|store| Coordinator::prune(store.sessions().as_mut(), oldest));
+        pruned == Some(true)
     }
 }
 

@@ -245,6 +245,9 @@ impl Plan {
             return None;
         }
         let authority = self.config.authority.as_ref().map(|key| &key.authority);
+        if let (Some(keeping), Some(_)) = (&lasting.keeping, &self.session) {
+            keeping.sessions.open();
+        }
         if let (Some(keeping), Some(_)) = (&lasting.keeping, &self.remote) {
             keeping.decider.start();
         }
@@ -282,25 +285,29 @@ fn remote(config: &Config, previous: Option<&Plan>) -> Option<Arc<Endpoint>> {
     let policy = session.policy.remote.as_ref()?;
     let own = BaseUrl::parse(REMOTE_ENDPOINT).ok()?;
     let url = session.endpoint.as_ref().unwrap_or(&own);
-    let tls = url
-        .tls
-        .then(|| tls::Client::new(&url.host, Authorities::default()).ok());
+    // Where encryption is meant and cannot be had, nobody is asked: the request has a credential.
+    let tls = match url.tls {
+        true => Some(tls::Client::new(&url.host, Authorities::default()).ok()?),
+        false => None,
+    };
+    // The attempt itself ends first, and so says of every part of it that it took too long.
+    let limit = policy.timeout.saturating_mul(2);
     let settings = upstream::Settings {
         host: url.host.clone(),
         port: url.port,
         authority: url.authority.clone(),
         prefix: url.prefix.clone(),
-        connect: policy.timeout,
-        tls: tls.flatten(),
-        handshake: policy.timeout,
-        first_byte: policy.timeout,
-        idle: policy.timeout,
-        request_progress: policy.timeout,
-        client_write: policy.timeout,
+        connect: limit,
+        tls,
+        handshake: limit,
+        first_byte: limit,
+        idle: limit,
+        request_progress: limit,
+        client_write: limit,
         connections: REMOTE_AT_ONCE,
         waiting: REMOTE_AT_ONCE,
-        connection_wait: policy.timeout,
-        keepalive_idle: policy.timeout,
+        connection_wait: limit,
+        keepalive_idle: limit,
     };
     match previous.and_then(|previous| previous.remote.as_ref()) {
         Some(kept) if kept.settings == settings => Some(Arc::clone(kept)),

@@ -27,12 +27,11 @@ pub(super) struct Operated {
 }
 
 impl Operated {
-    /// None where the feature is off and was never on.
     fn sessions(&self) -> Option<SessionScene> {
         let Keeping { sessions, decider } = self.share.keeping.as_ref()?;
         let config = self.control.in_force().config;
-        let is_on = config.plugins.session_classification().is_some();
-        (is_on || sessions.is_ready()).then(|| SessionScene {
+        Some(SessionScene {
+            is_enabled: config.plugins.session_classification().is_some(),
             is_ready: sessions.is_ready(),
             store: sessions.tally(),
             remote: decider.tally(),

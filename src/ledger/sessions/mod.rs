@@ -82,10 +82,16 @@ pub(super) trait SessionStore {
         evidence: Option<Evidence>,
         now: Duration,
     ) -> Result<Completion, SessionError>;
+
+    /// Deletes a bounded number of sessions that have not changed since `oldest`, where there is no end to them
+    /// otherwise. Whether there may be more.
+    fn prune(&mut self, oldest: Duration) -> Result<bool, SessionError>;
 }
 
 /// What the thread of the store is asked.
 pub(super) enum SessionAsk {
+    /// To make the store ready.
+    Open,
     /// Whether a session was identified before.
     Load(Key),
     /// That a session is identified by local evidence.
@@ -129,10 +135,17 @@ pub(super) fn sessions(is_durable: bool) -> (Sessions, Receiver<SessionAsk>, Arc
 }
 
 impl Sessions {
-    /// Whether what is kept outlives the process, so that a session may have been identified by another one.
+    /// Has the store made ready, so that it is known whether it takes anything. Without room for that the first
+    /// question does it.
+    pub fn open(&self) {
+        drop(self.asks.try_send(SessionAsk::Open));
+    }
+
+    /// Whether the store may know of a session what is not known here: a file outlives the process that identified
+    /// one, and what nobody asked for has made room. Of a store that takes nothing it is not known.
     #[must_use]
-    pub const fn is_durable(&self) -> bool {
-        self.is_durable
+    pub fn may_know(&self) -> bool {
+        self.is_durable || self.shared.positives.get().is_some() || self.is_refusing()
     }
 
     /// Whether the store takes nothing at present; sessions that were identified stay so.
@@ -254,6 +267,26 @@ impl Coordinator {
         self.judge(done)
     }
 
+    /// Whether there is anything to prune: a feature that nobody enabled deletes nothing.
+    pub(super) const fn is_ensured(&self) -> bool {
+        self.is_ensured
+    }
+
+    /// Deletes sessions that have not changed since `oldest`. Whether there may be more.
+    ///
+    /// # Errors
+    /// What is wrong with the store.
+    pub(super) fn prune(
+        store: &mut dyn SessionStore,
+        oldest: Duration,
+    ) -> Result<bool, StoreError> {
+        match store.prune(oldest) {
+            Ok(more) => Ok(more),
+            Err(SessionError::Store(error)) => Err(error),
+            Err(SessionError::Capacity | SessionError::Refused) => Ok(false),
+        }
+    }
+
     /// Nobody can be answered.
     pub(super) fn refuse(&self, ask: SessionAsk) {
         self.shared.refusing.store(true, Ordering::Relaxed);
@@ -282,6 +315,7 @@ impl Coordinator {
     ) -> Result<(), SessionError> {
         let minute = minute_of(now);
         match ask {
+            SessionAsk::Open => Ok(()),
             SessionAsk::Load(key) => self.load(store, &key, minute).map(drop),
             SessionAsk::Promote(key, evidence) => self.promote(store, &key, evidence, now),
             SessionAsk::Claim(key, terms, reply) => {
@@ -413,7 +447,7 @@ fn answer<T>(reply: &Reply<T>, done: Result<T, SessionError>) -> Result<(), Sess
 
 fn refuse(ask: SessionAsk) {
     match ask {
-        SessionAsk::Load(_) | SessionAsk::Promote(..) => {}
+        SessionAsk::Open | SessionAsk::Load(_) | SessionAsk::Promote(..) => {}
         SessionAsk::Claim(.., reply) => drop(reply.try_send(Err(Unavailable))),
         SessionAsk::Complete(.., reply) => drop(reply.try_send(Err(Unavailable))),
         SessionAsk::Look(_, reply) => drop(reply.try_send(Err(Unavailable))),

@@ -29,7 +29,7 @@ struct Place {
     evidence: AtomicU32,
 }
 
-/// The table, 2.5 MiB.
+/// The table, 2 MiB.
 pub struct Positives {
     places: Box<[Place]>,
 }

@@ -18,7 +18,7 @@ use crate::classify::{
     Source, deadline_micros, next_at, now_micros,
 };
 use crate::ledger::sessions::{SessionError, SessionStore};
-use crate::limits::REMOTE_ATTEMPTS_MAX;
+use crate::limits::{PRUNE_ROWS, REMOTE_ATTEMPTS_MAX};
 
 /// The sessions of a database that is open.
 #[derive(Debug)]
@@ -27,33 +27,30 @@ pub(in crate::ledger) struct SessionTable<'a>(pub(in crate::ledger) &'a Connecti
 const COLUMNS: &str = "kind, source, confidence, evidence_code, classification_revision, \
     remote_attempts, remote_lease_id, remote_lease_until, remote_next_eligible_at, updated_at";
 
-/// A row as it is read; none if it is not one that this program writes.
-fn record(row: &Row<'_>) -> rusqlite::Result<Option<Record>> {
-    let text = |column| row.get::<_, String>(column);
-    let number = |column| row.get::<_, i64>(column);
+/// A row as it is read; none if it is not one that this program writes, values of other types included.
+fn record(row: &Row<'_>) -> Option<Record> {
+    let text = |column| row.get::<_, String>(column).ok();
+    let number = |column| row.get::<_, i64>(column).ok();
+    let time = |column| row.get::<_, Option<i64>>(column).ok();
     let (kind, source, confidence) = (text(0)?, text(1)?, text(2)?);
     let classification =
-        Classification::stored((&kind, &source, &confidence), &text(3)?, number(4)?);
-    let (attempts, lease, until) = (number(5)?, text(6)?, row.get::<_, Option<i64>>(7)?);
-    let next_at = row.get::<_, Option<i64>>(8)?;
-    let updated_at = number(9)?;
+        Classification::stored((&kind, &source, &confidence), &text(3)?, number(4)?)?;
+    let attempts = u32::try_from(number(5)?).ok()?;
+    let (lease, until) = (text(6)?, time(7)?);
     let lease = match (LeaseId::new(&lease), until) {
-        (Some(lease), Some(until)) if until > 0 => Some(Some((lease, until))),
-        (None, None) if lease.is_empty() => Some(None),
-        _ => None,
+        (Some(lease), Some(until)) if until > 0 => Some((lease, until)),
+        (None, None) if lease.is_empty() => None,
+        _ => return None,
     };
-    let attempts = u32::try_from(attempts).ok();
-    let attempts = attempts.filter(|attempts| *attempts <= REMOTE_ATTEMPTS_MAX);
-    let sound = updated_at > 0 && next_at.is_none_or(|at| at > 0);
-    Ok(match (classification, attempts, lease) {
-        (Some(classification), Some(attempts), Some(lease)) if sound => Some(Record {
-            classification,
-            attempts,
-            lease,
-            next_at,
-            updated_at,
-        }),
-        _ => None,
+    let (next_at, updated_at) = (time(8)?, number(9)?);
+    let sound =
+        attempts <= REMOTE_ATTEMPTS_MAX && updated_at > 0 && next_at.is_none_or(|at| at > 0);
+    sound.then_some(Record {
+        classification,
+        attempts,
+        lease,
+        next_at,
+        updated_at,
     })
 }
 
@@ -74,7 +71,7 @@ impl SessionStore for SessionTable<'_> {
             "SELECT {COLUMNS} FROM session_classification WHERE scope_kind = ?1 AND scope_id = ?2"
         ))?;
         let row = params![key.scope().as_str(), key.id_text()];
-        let row = statement.query_row(row, record).optional()?;
+        let row = statement.query_row(row, |row| Ok(record(row))).optional()?;
         row.map(|record| record.ok_or(SessionError::Refused))
             .transpose()
     }
@@ -210,5 +207,14 @@ impl SessionStore for SessionTable<'_> {
             classification,
             stale,
         })
+    }
+    fn prune(&mut self, oldest: Duration) -> Result<bool, SessionError> {
+        let mut statement = self.0.prepare_cached(
+            "DELETE FROM session_classification WHERE (scope_kind, scope_id) IN \
+             (SELECT scope_kind, scope_id FROM session_classification WHERE updated_at < ?1 \
+             ORDER BY updated_at LIMIT ?2)",
+        )?;
+        let deleted = statement.execute(params![now_micros(oldest), PRUNE_ROWS])?;
+        Ok(u32::try_from(deleted).is_ok_and(|deleted| deleted >= PRUNE_ROWS))
     }
 }

@@ -1,5 +1,7 @@
 //! The same rows for every store, and what the thread of the store makes of them.
 
+mod positives;
+
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use crate::classify::*;
 use crate::ledger::question::pending;
 use crate::ledger::sessions::*;
 use crate::ledger::{Ledger, Place, Storing};
-use crate::limits::SESSIONS_KEPT;
+use crate::limits::{PRUNE_ROWS, SESSIONS_KEPT};
 
 /// A store that is driven row by row.
 struct Kept {
@@ -247,6 +249,9 @@ fn rows_49_and_50_rows_that_this_program_does_not_write_are_refused() {
         "remote_lease_id = 'a'",
         "remote_lease_until = 5",
         "updated_at = 0",
+        "updated_at = 'x'",
+        "kind = x'ff'",
+        "remote_attempts = 1.5",
     ] {
         connection.execute_batch("SAVEPOINT before").unwrap();
         let update = format!("UPDATE session_classification SET {change}");
@@ -267,6 +272,32 @@ fn rows_49_and_50_rows_that_this_program_does_not_write_are_refused() {
     let completed = table.complete(&claim, REMOTE, at(1)).unwrap();
     assert!(completed.stale);
     assert_eq!(completed.classification.evidence(), Some(Evidence::Codex));
+}
+
+#[test]
+fn sessions_that_have_not_changed_for_as_long_as_rows_stay_are_deleted() {
+    let [mut memory, mut table] = stores();
+    for number in 0..2 * PRUNE_ROWS {
+        let evidence = Evidence::Codex;
+        table
+            .store()
+            .promote(&key(number), evidence, at(0))
+            .unwrap();
+    }
+    claim(&mut table, "a", at(1)).unwrap();
+    assert_eq!(table.store().prune(at(0)), Ok(false));
+    assert_eq!(table.store().prune(at(1)), Ok(true));
+    assert_eq!(table.store().prune(at(1)), Ok(true));
+    assert_eq!(table.store().prune(at(1)), Ok(false));
+    assert_eq!(table.store().load(&key(3)), Ok(None));
+    assert_eq!(load(&mut table).attempts, 1);
+    // In memory identified sessions stay, as many as there may be.
+    memory
+        .store()
+        .promote(&KEY, Evidence::Codex, at(0))
+        .unwrap();
+    assert_eq!(memory.store().prune(at(9)), Ok(false));
+    assert_eq!(load(&mut memory).attempts, 0);
 }
 
 /// Random calls on both stores give the same answers, so that the plain one is the oracle of the other.
@@ -315,76 +346,6 @@ fn both_stores_agree_on_any_sequence_of_calls() {
                 assert_eq!(one, table.store().load(&session), "{step}");
             }
         }
-    }
-}
-
-#[test]
-fn a_core_finds_what_the_store_has_written_and_nothing_else() {
-    let positives = Positives::default();
-    assert_eq!(positives.find(&KEY, 0), None);
-    positives.insert(&KEY, Evidence::Pi, 10);
-    assert_eq!(positives.find(&KEY, 10), Some(Evidence::Pi));
-    let other = Key::new(Scope::SecureSession, *KEY.id());
-    assert_eq!(positives.find(&other, 10), None);
-    // Asked for every half hour it stays; after a longer pause the store is asked again.
-    assert_eq!(positives.find(&KEY, 40), Some(Evidence::Pi));
-    assert_eq!(positives.find(&KEY, 70), Some(Evidence::Pi));
-    assert_eq!(positives.find(&KEY, 101), None);
-    positives.insert(&KEY, Evidence::Pi, 101);
-    assert_eq!(positives.find(&KEY, 101), Some(Evidence::Pi));
-}
-
-#[test]
-fn a_full_part_of_the_table_gives_up_what_was_asked_for_the_longest_time_ago() {
-    let positives = Positives::default();
-    let one = |number: u8| {
-        let mut id = [1; 32];
-        id[0] = number;
-        Key::new(Scope::ALeg, id)
-    };
-    for number in 0..9 {
-        positives.insert(&one(number), Evidence::Pi, u32::from(number));
-        assert_eq!(
-            positives.find(&one(0), u32::from(number)),
-            Some(Evidence::Pi)
-        );
-    }
-    assert_eq!(positives.find(&one(1), 9), None);
-    let kept = (0..9).filter(|number| positives.find(&one(*number), 9).is_some());
-    assert_eq!(kept.count(), 8);
-}
-
-/// Readers never see one session's evidence under another's key, whatever the writer does.
-#[test]
-fn readers_of_a_table_that_is_written_see_whole_places() {
-    let positives = Arc::new(Positives::default());
-    let evidence =
-        |number: u32| Evidence::ALL[usize::try_from(number).unwrap() % Evidence::ALL.len()];
-    // Sixteen sessions for the eight places of one set.
-    let session = |number: u32| {
-        let mut id = [1; 32];
-        id[..4].copy_from_slice(&number.to_le_bytes());
-        id[8..12].copy_from_slice(&number.to_le_bytes());
-        Key::new(Scope::ALeg, id)
-    };
-    let readers: Vec<_> = (0..2)
-        .map(|_| {
-            let positives = Arc::clone(&positives);
-            thread::spawn(move || {
-                for round in 0..200_000_u32 {
-                    let number = round % 16;
-                    let found = positives.find(&session(number), 0);
-                    assert!(found.is_none_or(|it| it == evidence(number)));
-                }
-            })
-        })
-        .collect();
-    for round in 0..200_000_u32 {
-        let number = round.wrapping_mul(7) % 16;
-        positives.insert(&session(number), evidence(number), 0);
-    }
-    for reader in readers {
-        reader.join().unwrap();
     }
 }
 
@@ -493,6 +454,42 @@ fn sessions_outlive_the_process_in_a_file_and_end_with_it_in_memory() {
 }
 
 #[test]
+fn a_memory_in_which_nothing_is_identified_need_not_be_asked() {
+    let ledger = Ledger::start(storing(Place::Memory), LIMIT, 1).unwrap();
+    let sessions = ledger.sessions();
+    sessions.open();
+    sessions.look(KEY).unwrap().wait(LIMIT).unwrap();
+    assert!(sessions.is_ready() && !sessions.may_know());
+    assert!(sessions.promote(KEY, Evidence::Codex));
+    sessions.look(KEY).unwrap().wait(LIMIT).unwrap();
+    assert!(sessions.may_know());
+    ledger.finish();
+}
+
+#[test]
+fn what_was_accepted_before_the_end_is_stored() {
+    let folder = TempDir::new().unwrap();
+    let place = Place::Sqlite(folder.path().join("a.db"));
+    let ledger = Ledger::start(storing(place.clone()), LIMIT, 1).unwrap();
+    let sessions = ledger.sessions();
+    for number in 0..200 {
+        assert!(sessions.promote(key(number), Evidence::Codex));
+    }
+    ledger.finish();
+    let ledger = Ledger::start(storing(place), LIMIT, 1).unwrap();
+    let sessions = ledger.sessions();
+    for number in 0..200 {
+        let looked = sessions.look(key(number)).unwrap().wait(LIMIT);
+        assert_eq!(
+            looked.unwrap().evidence(),
+            Some(Evidence::Codex),
+            "{number}"
+        );
+    }
+    ledger.finish();
+}
+
+#[test]
 fn without_a_question_there_is_no_table_and_no_memory() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("a.db");
@@ -514,26 +511,11 @@ fn a_store_that_cannot_be_opened_refuses_at_once_and_keeps_nobody_waiting() {
     let place = Place::Sqlite(folder.path().join("absent").join("a.db"));
     let ledger = Ledger::start(storing(place), LIMIT, 1).unwrap();
     let sessions = ledger.sessions();
+    sessions.open();
     assert!(sessions.promote(KEY, Evidence::Codex));
     assert!(sessions.look(KEY).unwrap().wait(LIMIT).is_err());
     assert!(sessions.is_refusing() && !sessions.is_ready());
+    assert!(sessions.may_know(), "nobody can tell");
     assert_eq!(sessions.known(&KEY, 0), None);
     ledger.finish();
-}
-
-#[test]
-fn the_table_has_room_for_as_many_sessions_as_are_kept() {
-    let positives = Positives::default();
-    let most = u32::try_from(SESSIONS_KEPT / 4).unwrap();
-    let session = |number: u32| {
-        let authority = crate::auth::Authority::new(&[1; 32]).unwrap();
-        Key::new(Scope::ALeg, authority.leg("a", &number.to_string()))
-    };
-    for number in 0..most {
-        positives.insert(&session(number), Evidence::Pi, 0);
-    }
-    let found = (0..most).filter(|number| positives.find(&session(*number), 0).is_some());
-    // Keys fall where they fall: in a table filled to a quarter hardly one is crowded out.
-    let found = u32::try_from(found.count()).unwrap();
-    assert!(found > most - most / 100);
 }
