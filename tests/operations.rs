@@ -35,6 +35,7 @@ fn metrics() -> BTreeMap<String, &'static str> {
     store.transition(Evidence::Codex);
     remote.observe(RemoteOutcome::Timeout, Duration::from_secs(1));
     let sessions = SessionScene {
+        is_enabled: true,
         is_ready: true,
         store: Arc::new(store),
         remote: Arc::new(remote),

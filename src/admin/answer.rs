@@ -24,6 +24,10 @@ const YAML: &str = "application/yaml";
 /// What stands before the request id.
 const EXPLAIN: &[u8] = b"/admin/explain/";
 
+/// What is said of a value that is none.
+const NO_LABEL: &str =
+    "a value is empty, too long or has other characters than A-Z a-z 0-9 . _ : -";
+
 /// What precedes the id of a session.
 const SESSIONS: &[u8] = b"/admin/sessions/";
 
@@ -180,9 +184,7 @@ fn conversations(operations: &dyn Operations, query: &str) -> Content {
         match name {
             // Keys, ids and names of clients need no escapes.
             _ if !is_label(value.as_bytes(), QUERY_BYTES_MAX) => {
-                return bad_query(
-                    "a value is empty, too long or has other characters than A-Z a-z 0-9 . _ : -",
-                );
+                return bad_query(NO_LABEL);
             }
             "principal" => principal = value,
             "conversation" => session = Some(format!("c:{value}")),
@@ -210,13 +212,14 @@ fn conversations(operations: &dyn Operations, query: &str) -> Content {
 fn session(operations: &dyn Operations, id: &str, query: &str) -> Content {
     let principal = match query.split_once('=') {
         None if query.is_empty() => "",
-        Some(("principal", principal)) => principal,
+        Some(("principal", principal)) if is_label(principal.as_bytes(), QUERY_BYTES_MAX) => {
+            principal
+        }
+        Some(("principal", _)) => return bad_query(NO_LABEL),
         _ => return bad_query("known parameters: principal"),
     };
     if !is_label(id.as_bytes(), QUERY_BYTES_MAX) {
-        return bad_query(
-            "an id is empty, too long or has other characters than A-Z a-z 0-9 . _ : -",
-        );
+        return bad_query(NO_LABEL);
     }
     match operations.session(principal, id) {
         Looked::Known(found) => {

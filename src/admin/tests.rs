@@ -208,8 +208,10 @@ fn a_session_is_shown_by_the_rule_that_identified_it_and_not_by_its_key() {
         ("token", 404, "not valid"),
         ("down", 503, "cannot be reached"),
         ("known?client=p", 400, "principal"),
-        ("a%20b", 400, "an id"),
-        ("", 400, "an id"),
+        ("known?principal=p&principal=q", 400, "a value"),
+        ("known?principal=", 400, "a value"),
+        ("a%20b", 400, "a value"),
+        ("", 400, "a value"),
     ] {
         let answer = ask(address, &format!("GET /admin/sessions/{asked}"));
         assert!(

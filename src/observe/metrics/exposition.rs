@@ -76,7 +76,7 @@ pub struct Scene {
     pub dictionary: Arc<Dictionary>,
     /// The ledger; all at zero where there is none.
     pub ledger: LedgerScene,
-    /// Sessions, in a process that has or had the feature.
+    /// Sessions, where they can be kept.
     pub sessions: Option<SessionScene>,
 }
 

@@ -23,9 +23,11 @@ const ATTEMPT: [u64; 13] = [
     5_120_000, 10_240_000, 20_480_000,
 ];
 
-/// What is true of sessions at the moment of a scrape, in a process that has or had the feature.
+/// What is true of sessions at the moment of a scrape.
 #[derive(Clone, Debug)]
 pub struct SessionScene {
+    /// Whether the feature is on.
+    pub is_enabled: bool,
     /// Whether the store of sessions is open.
     pub is_ready: bool,
     /// What was done with it.
@@ -43,6 +45,11 @@ pub(super) struct SessionScrape {
 
 impl Collector for SessionScrape {
     fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let evaluations = self.evaluations();
+        // Off, and never was on: there is nothing to show. What was counted stays when it is turned off.
+        if !self.scene.is_enabled && evaluations.iter().all(|(_, count)| *count == 0) {
+            return Ok(());
+        }
         let mut page = Page { encoder };
         page.level(
             "session_classification_store_ready",
@@ -52,7 +59,7 @@ impl Collector for SessionScrape {
         page.seen_counts(
             "session_classification_evaluations",
             "Turns that were looked at, by what came of it",
-            self.evaluations(),
+            evaluations,
         )?;
         page.seen_counts(
             "session_classification_transitions",
