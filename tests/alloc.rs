@@ -1,5 +1,6 @@
 //! The wire lane allocates nothing per chunk: a long exchange makes as many allocations as a short
-//! one. The gateway runs in this process, and only what its core's thread allocates is counted.
+//! one, and looking at sessions allocates one buffer for the names of all tools at most. The gateway runs in this process, and only what its
+//! core's thread allocates is counted.
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![expect(
@@ -30,6 +31,12 @@ const CORE: &[u8] = b"lanegate-core\0";
 /// allocation for each of them would still be far below one for every chunk, of which there are
 /// 1,800 more in the long answer and at least 48 more in the long upload.
 const SLACK: u64 = 24;
+
+/// The key of the client that all exchanges come from.
+const CLIENT_KEY: &str = "key-of-the-client-0001";
+
+/// Turns of one connection, of which the gateway needs more than [`SLACK`] for one allocation in each to show.
+const TURNS: usize = 100;
 
 /// Longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -97,9 +104,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// The features that look at sessions.
+const FEATURES: &str = "plugins: { features: [{ id: session-classification, enabled: true }, \
+    { id: agent-family, enabled: true }] }\n";
+
 /// One test for both drivers: two gateways at once would be counted together.
 #[test]
-fn long_exchanges_allocate_no_more_than_short_ones() {
+fn long_exchanges_allocate_no_more_than_short_ones_and_sessions_cost_a_buffer() {
     let mock = Mock::start(Options {
         // The body of an upload is of no interest to the mock either.
         record_body_max: 1024,
@@ -112,14 +123,31 @@ fn long_exchanges_allocate_no_more_than_short_ones() {
             "",
             r#"models: [{ from: "m", to: "{model}" }, { from: "n", to: "x" }]"#,
         ] {
-            let gateway = start(driver, mock.addr(), models);
+            let gateway = start(driver, mock.addr(), models, "");
             let case = format!("{driver:?} {models}");
             let answer = |events: u32| move || receive(gateway, events);
             no_more(&format!("{case} answer"), answer(200), answer(2000));
             let upload = |mib: usize| move || send(gateway, mib << 20);
             no_more(&format!("{case} upload"), upload(4), upload(16));
         }
+        let plain = start(driver, mock.addr(), "", "");
+        let looking = start(driver, mock.addr(), "", FEATURES);
+        let turns = |gateway| move || turns(gateway);
+        looking_costs_a_buffer(driver, turns(plain), turns(looking));
     }
+}
+
+/// Compares the same turns at a gateway that does not look at sessions and at one that does. The reader of a body
+/// has one buffer for the names of its tools, one after the other; every second turn has some.
+fn looking_costs_a_buffer(driver: Driver, plain: impl Fn(), looking: impl Fn()) {
+    plain();
+    looking();
+    let (plain, looking) = (counted(plain), counted(looking));
+    let buffers = u64::try_from(TURNS / 2).unwrap();
+    assert!(
+        looking <= plain + buffers + SLACK,
+        "{driver:?}: {plain} allocations, and {looking} where sessions are looked at"
+    );
 }
 
 /// Runs the short exchange until the blocks and tables that it uses are there, then compares.
@@ -146,13 +174,17 @@ fn counted(exchange: impl Fn()) -> u64 {
 }
 
 /// Starts a gateway with one core; it runs until the process ends.
-fn start(driver: Driver, provider: SocketAddr, models: &str) -> SocketAddr {
+fn start(driver: Driver, provider: SocketAddr, models: &str, more: &str) -> SocketAddr {
     let comma = if models.is_empty() { "" } else { ", " };
     let yaml = format!(
-        "server: {{ listen: [\"127.0.0.1:0\"] }}\nlog: {{ access: none }}\nproviders:\n  - {{ name: a, dialect: openai, \
+        "server: {{ listen: [\"127.0.0.1:0\"] }}\nlog: {{ access: none }}\n{more}\
+         clients:\n  - {{ name: c, key_env: KEY }}\nproviders:\n  - {{ name: a, dialect: openai, \
          base_url: \"http://{provider}\", auth: none{comma}{models} }}\n"
     );
-    let mut config = config::parse(&yaml, &|_| None).unwrap();
+    let mut config = config::parse(&yaml, &|name| {
+        (name == "KEY").then(|| CLIENT_KEY.to_owned())
+    })
+    .unwrap();
     config.server.driver = driver;
     config.server.workers = Workers::Count(1);
     let (ready, address) = mpsc::channel();
@@ -178,7 +210,7 @@ fn receive(gateway: SocketAddr, events: u32) {
     let mut stream = connect(gateway);
     let body = r#"{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}"#;
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nx-mock: events={events}; pause=1ms\r\n\
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {CLIENT_KEY}\r\nx-mock: events={events}; pause=1ms\r\n\
          Content-Length: {}\r\n\r\n",
         body.len()
     );
@@ -203,13 +235,38 @@ fn send(gateway: SocketAddr, bytes: usize) {
     );
     let filler = "x".repeat(bytes - before.len() - after.len());
     let head = format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n{before}"
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {CLIENT_KEY}\r\nContent-Length: {bytes}\r\n\r\n{before}"
     );
     stream.write_all(head.as_bytes()).unwrap();
     stream.write_all(filler.as_bytes()).unwrap();
     stream.write_all(after.as_bytes()).unwrap();
     let answer = read_until(&mut stream, b"}");
     assert!(answer.starts_with(b"HTTP/1.1 200 "));
+}
+
+/// [`TURNS`] turns of two conversations of one client: one identified by its tools, one never.
+fn turns(gateway: SocketAddr) {
+    let mut stream = connect(gateway);
+    let tools = r#","tools":[{"type":"function","function":{"name":"read"}},{"type":"function","function":{"name":"edit"}},{"type":"function","function":{"name":"bash"}}]"#;
+    for number in 0..TURNS {
+        let (conversation, tools) = if number % 2 == 0 {
+            ("a", tools)
+        } else {
+            ("b", "")
+        };
+        let body =
+            format!(r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}]{tools}}}"#);
+        let head = format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {CLIENT_KEY}\r\n\
+             X-Router-Conversation: {conversation}\r\nUser-Agent: OpenAI/JS 1\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        stream
+            .write_all(&[head.as_bytes(), body.as_bytes()].concat())
+            .unwrap();
+        let answer = read_until(&mut stream, b"}");
+        assert!(answer.starts_with(b"HTTP/1.1 200 "));
+    }
 }
 
 fn read_until(stream: &mut TcpStream, end: &[u8]) -> Vec<u8> {

@@ -63,7 +63,8 @@ impl Service {
                 }
                 kept.push(String::from_utf8(request).unwrap());
                 match act {
-                    Act::Say(text) => socket.write_all(text.as_bytes()).unwrap(),
+                    // Who asked may have seen enough.
+                    Act::Say(text) => drop(socket.write_all(text.as_bytes())),
                     Act::Hang(text) => {
                         socket.write_all(text.as_bytes()).unwrap();
                         held.push(socket);
@@ -288,6 +289,15 @@ fn rows_55_to_58_and_60_every_failure_has_its_outcome_and_leaves_the_session_unk
             RemoteOutcome::ServerError,
         ),
         (said("529 Overloaded", ""), RemoteOutcome::ServerError),
+        // As long as the end of the connection says.
+        (
+            Act::Say(format!("HTTP/1.1 200 OK\r\n\r\n{long}")),
+            RemoteOutcome::Malformed,
+        ),
+        (
+            Act::Say(format!("HTTP/1.1 200 OK\r\n\r\n{fits}")),
+            RemoteOutcome::BelowThreshold,
+        ),
         (Act::Say(cut.to_owned()), RemoteOutcome::NetworkError),
         (Act::Close, RemoteOutcome::NetworkError),
         (
