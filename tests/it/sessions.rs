@@ -410,7 +410,9 @@ fn a_store_that_is_locked_holds_no_request(driver: Driver) {
         let row = found.next().unwrap().unwrap();
         row.get::<_, u32>(0).unwrap()
     };
-    assert!(eventually(|| metrics(&gateway).contains("store_ready 1")));
+    let ready = "lip_session_classification_store_ready";
+    let is_open = || Exposition::read(&metrics(&gateway)).value(ready) > 0.0;
+    assert!(eventually(is_open));
     file.execute_batch("BEGIN IMMEDIATE").unwrap();
     let mut client = gateway.connect();
     let (_, line) = turn(&gateway, &mut client, &agent, BODY);
