@@ -247,6 +247,28 @@ pub const QUESTION_LOOK_MS: u64 = 2;
 /// Longest wait of a statement for another process that has the database locked, milliseconds.
 pub const STORE_BUSY_MS: u64 = 250;
 
+/// Longest wait for a connection to a database, from the look-up of its name to the end of the login, milliseconds.
+pub const STORE_CONNECT_MS: u64 = 5_000;
+
+/// Longest time of a statement in a database, milliseconds; its server ends it then.
+pub const STORE_STATEMENT_MS: u64 = 8_000;
+
+/// Longest wait for the answers to one call to a database, milliseconds; the connection is given up then. Longer
+/// than [`STORE_STATEMENT_MS`], so that a server that works says so itself.
+pub const STORE_ANSWER_MS: u64 = 10_000;
+
+/// Longest wait of a statement for a lock in a database, milliseconds.
+pub const STORE_LOCK_MS: u64 = 2_000;
+
+/// Bytes that a row counts for in a database, with its indexes.
+pub const STORE_ROW_BYTES: u64 = 512;
+
+/// Attempts to put a report down to a row that other gateways report of at the same time.
+pub const RECORD_TRIES: usize = 3;
+
+/// Bytes of the URL of a store.
+pub const STORE_URL_BYTES: usize = 4096;
+
 /// Pause before a store that failed is tried again, milliseconds: the first, and the longest.
 pub const STORE_RETRY_MS: (u64, u64) = (1_000, 30_000);
 

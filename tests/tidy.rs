@@ -29,7 +29,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("tls", 3, &[]),
     ("upstream", 3, &["tls"]),
     ("lane", 3, &["tls"]),
-    ("ledger", 3, &["observe"]),
+    ("ledger", 3, &["observe", "tls"]),
     ("observe", 3, &["lane"]),
     ("failure", 4, &[]),
     ("decider", 4, &[]),
@@ -83,6 +83,9 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ("sha2", &["auth", "identity", "peek", "switch"]),
     ("uuid", &["exchange", "ledger", "server", "switch"]),
     ("rusqlite", &["ledger"]),
+    ("tokio", &["ledger", "tls"]),
+    ("tokio_postgres", &["ledger", "tls"]),
+    ("tokio_rustls", &["tls"]),
 ];
 
 /// Capabilities, and the only modules that may name them.

@@ -246,8 +246,20 @@ fn write_store(out: &mut String, store: &Store) -> fmt::Result {
         StoreUrl::None => "none".to_owned(),
         StoreUrl::Memory => "memory:".to_owned(),
         StoreUrl::Sqlite(path) => format!("sqlite:{}", path.display()),
+        StoreUrl::Postgres(database) => database.to_string(),
     };
-    writeln!(out, "store:\n  url: {}", quoted(&url))?;
+    let elsewhere = store.url_env.is_some() || store.url_file.is_some();
+    if elsewhere {
+        writeln!(out, "store:\n  # url: {}\n  url: null", quoted(&url))?;
+    } else {
+        writeln!(out, "store:\n  url: {}", quoted(&url))?;
+    }
+    let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let (env, file) = (&store.url_env, shown(&store.url_file));
+    writeln!(out, "  url_env: {}", or_null(env.as_deref()))?;
+    writeln!(out, "  url_file: {}", or_null(file.as_deref()))?;
+    let ca_file = shown(&store.ca_file);
+    writeln!(out, "  ca_file: {}", or_null(ca_file.as_deref()))?;
     writeln!(out, "  retention: {}", show_duration(store.retention))?;
     writeln!(out, "  max_bytes: {}", show_size(store.max_bytes))?;
     let flush = show_duration(store.flush_interval);

@@ -76,7 +76,7 @@ pub(super) fn resolve(tree: &Node, sources: &Sources<'_>) -> Result<Config, Conf
     let log = log(&mut reader, &section);
     let switches = switches::read(&mut reader, &root, sources);
     let identity = store::identity(&mut reader, &root);
-    let store = store::store(&mut reader, &root);
+    let store = store::store(&mut reader, &root, sources);
     let authority = plugins::authority(&mut reader, &root, sources);
     let kept = (&store, authority.as_ref());
     let plugins = plugins::plugins(&mut reader, &root, kept, sources);

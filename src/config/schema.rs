@@ -149,7 +149,15 @@ pub(super) const IDENTITY: Keys = Keys {
 };
 
 pub(super) const STORE: Keys = Keys {
-    known: &["url", "retention", "max_bytes", "flush_interval"],
+    known: &[
+        "url",
+        "url_env",
+        "url_file",
+        "ca_file",
+        "retention",
+        "max_bytes",
+        "flush_interval",
+    ],
     later: &[],
 };
 

@@ -163,11 +163,16 @@ impl Store for Memory {
         })
     }
 
-    fn set_outcome(&mut self, found: &Found, outcome: &Outcome, _: i64) -> Result<(), StoreError> {
+    fn set_outcome(
+        &mut self,
+        found: &Found,
+        outcome: &Outcome,
+        _: i64,
+    ) -> Result<bool, StoreError> {
         let table = self.table_mut(Table::of(found.local));
         let row = table.iter_mut().find(|row| row.id == found.id);
         row.ok_or(StoreError::Other)?.outcome = Some(outcome.verdict);
-        Ok(())
+        Ok(true)
     }
 
     fn sessions(&mut self) -> Box<dyn SessionStore + '_> {

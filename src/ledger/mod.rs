@@ -13,6 +13,7 @@ mod adoption;
 mod conversation;
 mod keeper;
 mod memory;
+mod postgres;
 mod question;
 mod recent;
 mod report;
@@ -27,6 +28,7 @@ mod writer;
 
 pub use adoption::Adopted;
 pub use conversation::{Asked, Group, Node, Total, Tree};
+pub use postgres::{Database, DatabaseUrlError};
 pub use question::{Found, Pending, Resolution, Target, Unavailable};
 #[doc(hidden)]
 pub use report::fuzz;

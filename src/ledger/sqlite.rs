@@ -45,15 +45,6 @@ pub(super) struct Sqlite {
     connection: Connection,
 }
 
-impl Table {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Remote => "energy_observations",
-            Self::Local => "local_energy_observations",
-        }
-    }
-}
-
 /// Opens the database and brings it up to the present schema.
 pub(super) fn open(path: &Path) -> Result<Sqlite, StoreError> {
     let mut connection = Connection::open(path)?;
@@ -270,7 +261,7 @@ impl Store for Sqlite {
         found: &Found,
         outcome: &Outcome,
         at_ms: i64,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let mut statement = self.connection.prepare_cached(&format!(
             "UPDATE {} SET client_outcome = ?1, outcome_kind = ?2, outcome_exit_code = ?3, \
              outcome_duration_ms = ?4, outcome_at = ?5, outcome_recorded_at = ?6 \
@@ -287,7 +278,7 @@ impl Store for Sqlite {
             found.id,
         ])?;
         if changed == 1 {
-            Ok(())
+            Ok(true)
         } else {
             Err(StoreError::Other)
         }

@@ -6,7 +6,7 @@ use crate::ledger::conversation::Group;
 use crate::ledger::question::{Found, Resolution, Target};
 use crate::ledger::row::{Change, Observation, Outcome};
 use crate::ledger::sessions::SessionStore;
-use crate::limits::OUTCOME_WINDOW_SECONDS;
+use crate::limits::{OUTCOME_WINDOW_SECONDS, RECORD_TRIES};
 
 /// Why a store did not do what it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,18 +21,27 @@ pub enum StoreError {
     Unreachable,
     /// It was made by a newer version.
     Newer,
+    /// The user of the URL may not log in, or may not do what a ledger does.
+    Refused,
+    /// The certificate of its server is not to be believed.
+    Untrusted,
+    /// It does not answer in time.
+    Slow,
     /// Anything else.
     Other,
 }
 
 impl StoreError {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Full,
         Self::Locked,
         Self::Corrupt,
         Self::Unreachable,
         Self::Newer,
+        Self::Refused,
+        Self::Untrusted,
+        Self::Slow,
         Self::Other,
     ];
 }
@@ -42,9 +51,12 @@ impl fmt::Display for StoreError {
         f.write_str(match self {
             Self::Full => "no space is left",
             Self::Locked => "another process has the database locked",
-            Self::Corrupt => "the file is no database, or a damaged one",
-            Self::Unreachable => "the database cannot be opened",
+            Self::Corrupt => "what is there is no ledger, or a damaged one",
+            Self::Unreachable => "the database cannot be opened or reached",
             Self::Newer => "the database was made by a newer version",
+            Self::Refused => "the database refuses its user",
+            Self::Untrusted => "the certificate of the database is not to be believed",
+            Self::Slow => "the database does not answer in time",
             Self::Other => "the database reports an error",
         })
     }
@@ -62,6 +74,14 @@ impl Table {
 
     pub(super) const fn of(local: bool) -> Self {
         if local { Self::Local } else { Self::Remote }
+    }
+
+    /// Its name in databases.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Remote => "energy_observations",
+            Self::Local => "local_energy_observations",
+        }
     }
 }
 
@@ -108,13 +128,14 @@ pub(super) trait Store: Send {
         since_ms: i64,
     ) -> Result<Candidates, StoreError>;
 
-    /// Writes an outcome into the row of an answer.
+    /// Writes an outcome into the row of an answer, unless another one stands there by now than it says. Whether
+    /// it did.
     fn set_outcome(
         &mut self,
         found: &Found,
         outcome: &Outcome,
         at_ms: i64,
-    ) -> Result<(), StoreError>;
+    ) -> Result<bool, StoreError>;
 
     /// What is kept of sessions.
     fn sessions(&mut self) -> Box<dyn SessionStore + '_>;
@@ -146,35 +167,55 @@ pub(super) trait Store: Send {
 /// store does not know it.
 pub(super) fn record(
     store: &mut dyn Store,
-    (principal, target, hint): (&str, &Target, Option<&Observation>),
+    whom: (&str, &Target, Option<&Observation>),
     outcome: &Outcome,
     now_ms: i64,
 ) -> Result<Resolution, StoreError> {
+    // Another gateway may report of the same row in between.
+    for _ in 0..RECORD_TRIES {
+        if let Some(resolution) = record_unless_changed(store, whom, outcome, now_ms)? {
+            return Ok(resolution);
+        }
+    }
+    Err(StoreError::Locked)
+}
+
+/// None if the row changed after it was found.
+fn record_unless_changed(
+    store: &mut dyn Store,
+    (principal, target, hint): (&str, &Target, Option<&Observation>),
+    outcome: &Outcome,
+    now_ms: i64,
+) -> Result<Option<Resolution>, StoreError> {
     let (found, by_id) = match hint {
-        Some(hint) => (known(store, principal, hint)?, target.names(hint)),
+        Some(hint) if target.names(hint) => (known(store, principal, hint)?, true),
+        Some(hint) => {
+            let known = known(store, principal, hint)?;
+            // Another gateway may have a newer answer.
+            let newest = store.newest(Table::Remote, principal, &known.session)?;
+            (newest.unwrap_or(known), false)
+        }
         None => match find(store, principal, target, now_ms)? {
             Sought::Row(found, by_id) => (found, by_id),
-            Sought::Nothing => return Ok(Resolution::NotFound),
-            Sought::Several => return Ok(Resolution::Ambiguous),
+            Sought::Nothing => return Ok(Some(Resolution::NotFound)),
+            Sought::Several => return Ok(Some(Resolution::Ambiguous)),
         },
     };
     let conflict = by_id && target.contradicts(&found.session);
-    match found.outcome {
-        Some(stored) if by_id && stored == outcome.verdict => Ok(Resolution::Recorded {
-            found,
-            duplicate: true,
-            conflict,
-        }),
-        Some(_) if by_id => Ok(Resolution::Conflict),
-        _ => {
-            store.set_outcome(&found, outcome, now_ms)?;
-            Ok(Resolution::Recorded {
-                found,
-                duplicate: false,
-                conflict,
-            })
+    let duplicate = by_id && found.outcome == Some(outcome.verdict);
+    if !duplicate {
+        if by_id && found.outcome.is_some() {
+            return Ok(Some(Resolution::Conflict));
+        }
+        if !store.set_outcome(&found, outcome, now_ms)? {
+            return Ok(None);
         }
     }
+    Ok(Some(Resolution::Recorded {
+        found,
+        duplicate,
+        conflict,
+    }))
 }
 
 /// A row of which the memory knows, stored if it was not.

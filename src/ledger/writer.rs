@@ -15,6 +15,7 @@ use crossbeam::select;
 use crate::clock;
 use crate::ledger::conversation::sum;
 use crate::ledger::memory::Memory;
+use crate::ledger::postgres::{self, Database};
 use crate::ledger::question::{Ask, Question, Unavailable};
 use crate::ledger::row::{Change, milliseconds};
 use crate::ledger::sessions::{Coordinator, SessionAsk};
@@ -35,6 +36,8 @@ pub enum Place {
     Memory,
     /// In this file.
     Sqlite(PathBuf),
+    /// In this database.
+    Postgres(Box<Database>),
 }
 
 /// How rows are stored.
@@ -301,6 +304,9 @@ fn open(storing: &Storing) -> Result<Box<dyn Store>, StoreError> {
     match &storing.place {
         Place::Memory => Ok(Box::new(Memory::new(storing.bytes_max))),
         Place::Sqlite(path) => sqlite::open(path).map(|it| Box::new(it) as Box<dyn Store>),
+        Place::Postgres(database) => {
+            postgres::open(database).map(|it| Box::new(it) as Box<dyn Store>)
+        }
     }
 }
 

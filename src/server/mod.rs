@@ -218,6 +218,7 @@ fn ledger(config: &Config, workers: usize) -> io::Result<Option<Ledger>> {
         config::StoreUrl::None => return Ok(None),
         config::StoreUrl::Memory => Place::Memory,
         config::StoreUrl::Sqlite(path) => Place::Sqlite(path.clone()),
+        config::StoreUrl::Postgres(database) => Place::Postgres(database.clone()),
     };
     let storing = Storing {
         place,

@@ -50,6 +50,20 @@ impl fmt::Display for NotAServerName {
 
 impl std::error::Error for NotAServerName {}
 
+/// What believes the public roots and these authorities.
+pub(super) fn believing(authorities: &Authorities) -> Result<ClientConfig, NotAServerName> {
+    let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+    // Each was accepted when it was read.
+    roots.add_parsable_certificates(authorities.0.iter().cloned());
+    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(rustls::ALL_VERSIONS)
+        // Never: this provider has a cipher for every version.
+        .map_err(|_| NotAServerName)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(config)
+}
+
 /// How a provider is spoken to. Clones share the memory of sessions, so that every core resumes
 /// what any core began.
 #[derive(Clone)]
@@ -67,15 +81,7 @@ impl Client {
     /// When no certificate could have that name.
     pub fn new(host: &str, authorities: Authorities) -> Result<Self, NotAServerName> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| NotAServerName)?;
-        let mut roots = RootCertStore::from_iter(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        // Each was accepted when it was read.
-        roots.add_parsable_certificates(authorities.0.iter().cloned());
-        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_protocol_versions(rustls::ALL_VERSIONS)
-            // Never: this provider has a cipher for every version.
-            .map_err(|_| NotAServerName)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config = believing(&authorities)?;
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::in_memory_sessions(TLS_TICKETS);
         Ok(Self {

@@ -12,12 +12,14 @@
 //! 256 KiB; resident memory, unoptimised build).
 
 mod client;
+mod database;
 mod pem;
 mod server;
 mod session;
 mod stream;
 
 pub use client::{Authorities, Client, NotAServerName};
+pub use database::{DatabaseClient, DatabaseHandshake, DatabaseStream, is_distrust};
 pub use pem::PemError;
 pub use server::Acceptor;
 pub use session::{HandshakeError, TlsStream};

@@ -1,5 +1,8 @@
-//! The rows of the contract that concern outcomes, by their numbers, on both stores.
+//! The rows of the contract that concern outcomes, by their numbers, on every store.
 
+mod database;
+#[path = "../../../tests/it/support/postgres.rs"]
+mod server;
 mod threads;
 
 use std::time::Duration;
@@ -13,7 +16,9 @@ use crate::ledger::conversation::sum;
 use crate::ledger::memory::Memory;
 use crate::ledger::row::{Change, Observation};
 use crate::ledger::store::{Keep, Store, record};
+use crate::ledger::tests::server::Server;
 use crate::observe::{Destination, EndReason, RequestId, RequestIds, Way};
+use crate::tls::Authorities;
 
 /// Milliseconds of the reports.
 const NOW: i64 = 1_796_000_000_000;
@@ -25,9 +30,16 @@ struct Rows {
     _folder: Option<TempDir>,
 }
 
-fn on_both_stores(test: impl Fn(&mut Rows)) {
+/// A new database.
+fn database() -> Database {
+    let url = Server::shared().database();
+    Database::parse(&url, Authorities::default()).unwrap()
+}
+
+fn on_every_store(test: impl Fn(&mut Rows)) {
     let folder = TempDir::new().unwrap();
     let file = sqlite::open(&folder.path().join("ledger.db")).unwrap();
+    let database = postgres::open(&database()).unwrap();
     let ids = || RequestIds::new(0xabc);
     test(&mut Rows {
         store: Box::new(Memory::new(1 << 30)),
@@ -38,6 +50,11 @@ fn on_both_stores(test: impl Fn(&mut Rows)) {
         store: Box::new(file),
         ids: ids(),
         _folder: Some(folder),
+    });
+    test(&mut Rows {
+        store: Box::new(database),
+        ids: ids(),
+        _folder: None,
     });
 }
 
@@ -112,7 +129,7 @@ fn recorded(resolution: Resolution) -> String {
 
 #[test]
 fn a24_a_known_conversation_gets_its_newest_answer() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let older = rows.answer("c:a", "p", false, 20);
         let newer = rows.answer("c:a", "p", false, 10);
         rows.answer("c:b", "p", false, 5);
@@ -124,7 +141,7 @@ fn a24_a_known_conversation_gets_its_newest_answer() {
 
 #[test]
 fn a25_an_unknown_conversation_never_falls_through() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         rows.answer("c:a", "p", false, 10);
         let unknown = rows.report(",\"conversation_id\":\"x\",\"source\":\"p\"");
         assert_eq!(unknown, Resolution::NotFound);
@@ -133,7 +150,7 @@ fn a25_an_unknown_conversation_never_falls_through() {
 
 #[test]
 fn a26_an_unknown_exchange_goes_on_with_the_conversation() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let id = rows.answer("c:a", "p", false, 10);
         let report = ",\"request_id\":\"req_x\",\"conversation_id\":\"a\"";
         assert_eq!(recorded(rows.report(report)), id);
@@ -142,7 +159,7 @@ fn a26_an_unknown_exchange_goes_on_with_the_conversation() {
 
 #[test]
 fn a27_an_unknown_exchange_alone_is_not_found() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         rows.answer("c:a", "p", false, 10);
         for report in [
             ",\"request_id\":\"req_x\"",
@@ -155,7 +172,7 @@ fn a27_an_unknown_exchange_alone_is_not_found() {
 
 #[test]
 fn a28_the_exchange_goes_before_another_conversation_and_the_conflict_shows() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let id = rows.answer("c:a", "p", false, 10);
         rows.answer("c:b", "p", false, 5);
         let report = format!(",\"request_id\":\"{id}\",\"conversation_id\":\"b\"");
@@ -180,7 +197,7 @@ fn a28_the_exchange_goes_before_another_conversation_and_the_conflict_shows() {
 
 #[test]
 fn a29_an_answer_of_this_machine_is_found() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let id = rows.answer("c:a", "p", true, 10);
         assert_eq!(recorded(rows.report(",\"conversation_id\":\"a\"")), id);
         assert_eq!(rows.outcome(&id), Some(Verdict::Pass));
@@ -189,7 +206,7 @@ fn a29_an_answer_of_this_machine_is_found() {
 
 #[test]
 fn a30_an_older_remote_answer_goes_before_a_newer_local_one() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let remote = rows.answer("c:a", "p", false, 3000);
         rows.answer("c:a", "q", true, 5);
         assert_eq!(recorded(rows.report(",\"conversation_id\":\"a\"")), remote);
@@ -198,7 +215,7 @@ fn a30_an_older_remote_answer_goes_before_a_newer_local_one() {
 
 #[test]
 fn a31_without_ids_the_only_conversation_is_meant() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         assert_eq!(rows.report(""), Resolution::NotFound);
         rows.answer("c:long-ago", "p", false, 601);
         assert_eq!(rows.report(""), Resolution::NotFound);
@@ -210,7 +227,7 @@ fn a31_without_ids_the_only_conversation_is_meant() {
 
 #[test]
 fn a32_without_ids_two_conversations_are_ambiguous() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let first = rows.answer("c:a", "p", false, 20);
         rows.answer("0123456789abcdef", "q", true, 10);
         assert_eq!(rows.report(""), Resolution::Ambiguous);
@@ -223,7 +240,7 @@ fn a32_without_ids_two_conversations_are_ambiguous() {
 
 #[test]
 fn a36_the_same_outcome_again_is_a_duplicate_and_another_one_a_conflict() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let id = rows.answer("c:a", "p", false, 10);
         let report = format!(",\"request_id\":\"{id}\"");
         let duplicates: Vec<bool> = (0..2)
@@ -247,7 +264,7 @@ fn a36_the_same_outcome_again_is_a_duplicate_and_another_one_a_conflict() {
 
 #[test]
 fn nobody_sees_the_answers_of_another_principal() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let (one, two) = (rows.ids.next(), rows.ids.next());
         rows.observe(one, Some("one"), ("c:a", "p", false), 10);
         rows.observe(two, Some("two"), ("c:a", "p", false), 5);
@@ -269,7 +286,7 @@ fn nobody_sees_the_answers_of_another_principal() {
 
 #[test]
 fn an_answer_that_only_memory_knows_is_stored_with_its_outcome() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let hint = Observation {
             at_ms: NOW,
             id: rows.ids.next(),
@@ -342,7 +359,7 @@ impl Rows {
 
 #[test]
 fn a_conversation_is_summed_up_with_those_below_it() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         rows.decide(&[(CONVERSATION, "main"), (AGENT, "build")], 200, 1);
         rows.decide(&[(CONVERSATION, "main"), (AGENT, "title")], 200, 2);
         rows.decide(&[(CONVERSATION, "main"), (AGENT, "build")], 429, 3);
@@ -402,7 +419,7 @@ fn a_conversation_is_summed_up_with_those_below_it() {
 
 #[test]
 fn rings_and_forests_end() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         rows.decide(&[(CONVERSATION, "a"), (PARENT, "b")], 200, 1);
         rows.decide(&[(CONVERSATION, "b"), (PARENT, "a")], 200, 2);
         rows.decide(&[(CONVERSATION, "self"), (PARENT, "self")], 200, 3);
@@ -425,7 +442,7 @@ fn rings_and_forests_end() {
 
 #[test]
 fn rows_go_when_they_are_old_or_too_many() {
-    on_both_stores(|rows| {
+    on_every_store(|rows| {
         let old = rows.answer("c:old", "p", false, 1000);
         let new = rows.answer("c:new", "p", true, 10);
         rows.decide(&[(CONVERSATION, "old")], 200, 1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crossbeam::channel::bounded;
 use tempfile::TempDir;
 
-use super::{CONVERSATION, exchange, recorded};
+use super::{CONVERSATION, database, exchange, recorded};
 use crate::clock;
 use crate::identity::read;
 use crate::ledger::shared::Shared;
@@ -20,7 +20,7 @@ use crate::observe::{RequestId, RequestIds};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn storing(place: Place) -> Storing {
+pub(super) fn storing(place: Place) -> Storing {
     Storing {
         place,
         retention: Duration::from_hours(1),
@@ -29,15 +29,19 @@ fn storing(place: Place) -> Storing {
     }
 }
 
-fn started(place: Place) -> Ledger {
+pub(super) fn started(place: Place) -> Ledger {
     Ledger::start(storing(place), Duration::from_hours(1), 2).unwrap()
 }
 
-fn places(folder: &Path) -> [Place; 2] {
-    [Place::Memory, Place::Sqlite(folder.join("ledger.db"))]
+fn places(folder: &Path) -> [Place; 3] {
+    [
+        Place::Memory,
+        Place::Sqlite(folder.join("ledger.db")),
+        Place::Postgres(Box::new(database())),
+    ]
 }
 
-fn told(id: RequestId, session: &str, local: bool) -> Answer {
+pub(super) fn told(id: RequestId, session: &str, local: bool) -> Answer {
     let fields = [(CONVERSATION.as_bytes(), session.as_bytes())];
     Answer {
         id,
@@ -50,7 +54,7 @@ fn told(id: RequestId, session: &str, local: bool) -> Answer {
     }
 }
 
-fn ask(ledger: &Ledger, body: &str) -> Result<Resolution, Unavailable> {
+pub(super) fn ask(ledger: &Ledger, body: &str) -> Result<Resolution, Unavailable> {
     let (target, outcome) = parse(body.as_bytes()).unwrap();
     let pending = ledger.desk().report(None, target, outcome)?;
     pending.wait(PATIENCE)
@@ -86,10 +90,16 @@ fn an_answer_is_found_as_soon_as_it_was_told_whichever_core_asks() {
 #[test]
 fn what_is_queued_is_stored_at_the_end_and_read_back_after_a_restart() {
     let folder = TempDir::new().unwrap();
-    let [_, file] = places(folder.path());
+    let [_, file, database] = places(folder.path());
+    for place in [file, database] {
+        is_stored_and_read_back(&place);
+    }
+}
+
+fn is_stored_and_read_back(place: &Place) {
     let ids = RequestIds::new(9);
     let last = {
-        let ledger = started(file.clone());
+        let ledger = started(place.clone());
         let mut follower = ledger.follower();
         let teller = ledger.teller(0).unwrap();
         let mut last = ids.next();
@@ -107,7 +117,7 @@ fn what_is_queued_is_stored_at_the_end_and_read_back_after_a_restart() {
         assert_eq!(desk.state().written, 4000);
         last
     };
-    let ledger = started(file);
+    let ledger = started(place.clone());
     let body = format!("{{\"outcome\":\"pass\",\"request_id\":\"{last}\"}}");
     assert_eq!(recorded(ask(&ledger, &body).unwrap()), last.to_string());
     let asked = Asked {
@@ -134,7 +144,7 @@ fn a_full_queue_loses_answers_and_counts_them() {
 }
 
 /// Waits until the store is in this state.
-fn becomes(ledger: &Ledger, trouble: Option<StoreError>) {
+pub(super) fn becomes(ledger: &Ledger, trouble: Option<StoreError>) {
     let desk = ledger.desk();
     let (_never, waiting) = bounded::<()>(0);
     for _ in 0..2000 {
@@ -146,7 +156,7 @@ fn becomes(ledger: &Ledger, trouble: Option<StoreError>) {
     panic!("{:?} instead of {trouble:?}", desk.trouble());
 }
 
-const REPORT: &str = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
+pub(super) const REPORT: &str = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
 
 #[test]
 fn a_file_that_is_no_database_is_left_alone() {
@@ -185,11 +195,8 @@ fn a_place_that_is_not_there_yet_is_tried_again() {
 #[test]
 fn a_locked_database_refuses_reports_and_loses_nothing() {
     let folder = TempDir::new().unwrap();
-    let [_, file] = places(folder.path());
-    let Place::Sqlite(path) = &file else {
-        unreachable!("the second one is a file")
-    };
-    let ledger = started(file.clone());
+    let path = &folder.path().join("ledger.db");
+    let ledger = started(Place::Sqlite(path.clone()));
     becomes(&ledger, None);
     let id = RequestIds::new(1).next();
     let other = loop {
