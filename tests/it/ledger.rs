@@ -17,6 +17,7 @@ use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::{Head, eventually};
 use crate::support::on_both_drivers;
 use crate::support::origin::{Origin, json as answer};
+use crate::support::postgres::Server;
 
 on_both_drivers!(
     an_outcome_follows_the_last_byte,
@@ -35,7 +36,7 @@ on_both_drivers!(
 );
 
 /// Answers everything like a provider, with a stream where one is asked for.
-fn provider() -> Origin {
+pub(crate) fn provider() -> Origin {
     Origin::start(|caller| {
         while let Some(request) = caller.request() {
             let reply = match request.case().as_str() {
@@ -68,9 +69,14 @@ fn file(folder: &TempDir) -> PathBuf {
 const IN_MEMORY: &str =
     "store: { url: \"memory:\", flush_interval: 100ms }\nadmin: { listen: \"127.0.0.1:0\" }";
 
-fn on_both_stores(driver: Driver, test: impl Fn(Setup, &Origin)) {
+/// The ledger in a new database.
+fn in_database() -> String {
+    IN_MEMORY.replace("memory:", &Server::shared().database())
+}
+
+fn on_every_store(driver: Driver, test: impl Fn(Setup, &Origin)) {
     let folder = TempDir::new().unwrap();
-    for lines in [IN_MEMORY.to_owned(), in_file(&folder)] {
+    for lines in [IN_MEMORY.to_owned(), in_file(&folder), in_database()] {
         let origin = provider();
         test(
             Setup::in_front_of(driver, &origin).workers(2).with(&lines),
@@ -79,13 +85,13 @@ fn on_both_stores(driver: Driver, test: impl Fn(Setup, &Origin)) {
     }
 }
 
-fn ask(client: &mut Client, fields: &[&str]) -> String {
+pub(crate) fn ask(client: &mut Client, fields: &[&str]) -> String {
     let answer = client.exchange("POST", &request("POST", CHAT, fields, BODY.as_bytes()));
     assert!(answer.status < 500, "{answer:#?}");
     answer.head.value("x-lanegate-request-id").unwrap()
 }
 
-fn report(client: &mut Client, body: &str) -> (u16, Value) {
+pub(crate) fn report(client: &mut Client, body: &str) -> (u16, Value) {
     report_with(client, &[], body)
 }
 
@@ -107,7 +113,7 @@ fn admin(gateway: &Gateway) -> SocketAddr {
     after.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-fn operator(gateway: &Gateway, path: &str) -> (u16, String) {
+pub(crate) fn operator(gateway: &Gateway, path: &str) -> (u16, String) {
     let address = admin(gateway);
     let asked = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n");
     let answer = Client::connect(address).exchange("GET", asked.as_bytes());
@@ -120,12 +126,12 @@ fn conversations(gateway: &Gateway, query: &str) -> Value {
     serde_json::from_str(&body).unwrap()
 }
 
-fn scrape(gateway: &Gateway) -> Exposition {
+pub(crate) fn scrape(gateway: &Gateway) -> Exposition {
     Exposition::read(&operator(gateway, "/metrics").1)
 }
 
 fn an_outcome_follows_the_last_byte(driver: Driver) {
-    on_both_stores(driver, |setup, _| {
+    on_every_store(driver, |setup, _| {
         // An address that is no loopback one, and leads there all the same.
         for setup in [setup.clone(), setup.host("0.0.0.0")] {
             let gateway = setup.start();
@@ -180,7 +186,7 @@ const REPORTS: [(&str, &str, u16); 14] = [
 ];
 
 fn reports_have_the_status_of_the_contract(driver: Driver) {
-    on_both_stores(driver, |setup, _| {
+    on_every_store(driver, |setup, _| {
         let gateway = setup.start();
         let mut client = gateway.connect();
         let pass = "{\"outcome\":\"pass\"}";
@@ -256,7 +262,7 @@ fn a_report_comes_in_any_framing(driver: Driver) {
 }
 
 fn a_principal_sees_only_its_own(driver: Driver) {
-    on_both_stores(driver, |setup, _| {
+    on_every_store(driver, |setup, _| {
         let keys = [
             "key-of-the-first-client-0123",
             "key-of-the-other-client-4567",

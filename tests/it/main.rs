@@ -30,6 +30,7 @@ mod facts;
 mod hold;
 mod idle;
 mod ledger;
+mod ledger_postgres;
 mod log;
 mod mocked;
 mod probe;

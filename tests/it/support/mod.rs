@@ -7,6 +7,7 @@ pub(crate) mod exposition;
 pub(crate) mod gateway;
 pub(crate) mod message;
 pub(crate) mod origin;
+pub(crate) mod postgres;
 
 /// Instantiates each scenario, a function of a driver, once per driver.
 macro_rules! on_both_drivers {

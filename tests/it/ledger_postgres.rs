@@ -1,0 +1,197 @@
+//! The ledger of several gateways in one database of PostgreSQL, from outside.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use crate::ledger::{ask, operator, provider, report, scrape};
+use crate::support::certificates::Authority;
+use crate::support::gateway::{Driver, Gateway, Setup};
+use crate::support::message::eventually;
+use crate::support::on_both_drivers;
+use crate::support::origin::Origin;
+use crate::support::postgres::{KEYED, Server, query};
+
+on_both_drivers!(
+    an_outcome_finds_the_answer_of_another_gateway,
+    a_database_that_stops_under_load_fails_no_request,
+    a_gateway_starts_without_its_database,
+    a_connection_is_encrypted_and_its_server_verified,
+    a_password_is_shown_nowhere,
+);
+
+/// The store at a URL that a variable has.
+const FROM_VARIABLE: &str =
+    "store: { url_env: LEDGER_URL, flush_interval: 100ms }\nadmin: { listen: \"127.0.0.1:0\" }";
+
+fn gateway(driver: Driver, origin: &Origin, url: &str) -> Gateway {
+    let setup = Setup::in_front_of(driver, origin).with(FROM_VARIABLE);
+    setup.variable("LEDGER_URL", url).start()
+}
+
+/// Reports until the answer is known; the last status.
+fn reported(gateway: &Gateway, body: &str) -> u16 {
+    let mut status = 0;
+    eventually(|| {
+        status = report(&mut gateway.connect(), body).0;
+        status == 200
+    });
+    status
+}
+
+fn an_outcome_finds_the_answer_of_another_gateway(driver: Driver) {
+    let url = Server::shared().database();
+    let origin = provider();
+    let [one, other] = [(); 2].map(|()| gateway(driver, &origin, &url));
+    let first = ask(&mut one.connect(), &["X-Router-Conversation: a"]);
+    let pass = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
+    assert_eq!(reported(&other, pass), 200);
+    let outcome = |id: &str| {
+        let row =
+            format!("SELECT client_outcome FROM energy_observations WHERE request_id = '{id}'");
+        query(&url, &row)
+    };
+    assert_eq!(outcome(&first), "pass");
+    // The newest answer counts, whoever gave it, also where an older one is known without asking.
+    let second = ask(&mut other.connect(), &["X-Router-Conversation: a"]);
+    let stored = format!("SELECT COUNT(*) FROM energy_observations WHERE request_id = '{second}'");
+    assert!(eventually(|| query(&url, &stored) == "1"));
+    let fail = "{\"outcome\":\"fail\",\"conversation_id\":\"a\"}";
+    assert_eq!(report(&mut one.connect(), fail).0, 200);
+    assert_eq!(
+        (outcome(&first).as_str(), outcome(&second).as_str()),
+        ("pass", "fail")
+    );
+    let by_id = format!("{{\"outcome\":\"error\",\"request_id\":\"{first}\"}}");
+    assert_eq!(report(&mut other.connect(), &by_id).0, 409);
+}
+
+fn decisions(url: &str) -> usize {
+    query(url, "SELECT COUNT(*) FROM route_decisions")
+        .parse()
+        .unwrap()
+}
+
+fn a_database_that_stops_under_load_fails_no_request(driver: Driver) {
+    let mut server = Server::start(|_| {});
+    let url = server.database();
+    let origin = provider();
+    let gateway = gateway(driver, &origin, &url);
+    let mut client = gateway.connect();
+    let mut sent = 0;
+    let mut load = |requests: usize| {
+        for _ in 0..requests {
+            ask(&mut client, &["X-Router-Conversation: a"]);
+        }
+        sent += requests;
+        sent
+    };
+    let sent_before = load(50);
+    assert!(eventually(|| decisions(&url) == sent_before));
+    server.tell("stop");
+    load(50);
+    gateway.said("the ledger is not being stored");
+    load(50);
+    let pass = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
+    assert_eq!(report(&mut gateway.connect(), pass).0, 503);
+    assert_eq!(scrape(&gateway).count("lanegate_ledger_available"), 0);
+    server.tell("start");
+    server.wait();
+    let sent = load(50);
+    gateway.said("the ledger is being stored again");
+    // What came while it was away was kept.
+    assert!(eventually(|| decisions(&url) == sent));
+    assert_eq!(report(&mut gateway.connect(), pass).0, 200);
+    let now = scrape(&gateway);
+    assert_eq!(now.count("lanegate_ledger_available"), 1);
+    assert_eq!(now.count("lanegate_ledger_rows_lost_total"), 0);
+}
+
+fn a_gateway_starts_without_its_database(driver: Driver) {
+    let mut server = Server::start(|_| {});
+    let url = server.database();
+    server.tell("stop");
+    let origin = provider();
+    let gateway = gateway(driver, &origin, &url);
+    let id = ask(&mut gateway.connect(), &[]);
+    gateway.said("the database cannot be opened or reached");
+    server.tell("start");
+    gateway.said("the ledger is being stored again");
+    let body = format!("{{\"outcome\":\"pass\",\"request_id\":\"{id}\"}}");
+    assert_eq!(report(&mut gateway.connect(), &body).0, 200);
+}
+
+/// A server that takes encrypted connections only.
+fn encrypted(authority: &Authority) -> Server {
+    let (certificate, key) = authority.files();
+    Server::start(|data: &Path| {
+        let owner = fs::metadata(data).unwrap();
+        for (from, name) in [(certificate, "server.crt"), (key, "server.key")] {
+            let file = data.join(name);
+            fs::copy(from, &file).unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+            chown(&file, Some(owner.uid()), Some(owner.gid())).unwrap();
+        }
+        let append = |name: &str, lines: &str| {
+            let file = data.join(name);
+            let before = fs::read_to_string(&file).unwrap();
+            fs::write(file, before + lines).unwrap();
+        };
+        append("postgresql.conf", "\nssl = on\n");
+    })
+}
+
+fn a_connection_is_encrypted_and_its_server_verified(driver: Driver) {
+    let authority = Authority::new();
+    let server = encrypted(&authority);
+    let plain = server.database();
+    let origin = provider();
+    let store = |mode: &str, ca_file: Option<&Path>| {
+        let ca = ca_file.map_or(String::new(), |file| {
+            format!(", ca_file: \"{}\"", file.display())
+        });
+        let url = plain.replace("disable", mode);
+        let lines = format!("store: {{ url: \"{url}\", flush_interval: 100ms{ca} }}");
+        Setup::in_front_of(driver, &origin).with(&lines).start()
+    };
+    let gateway = store("verify-full", Some(&authority.ca_file()));
+    ask(&mut gateway.connect(), &[]);
+    assert!(eventually(|| decisions(&plain) == 1));
+    let versions = "SELECT DISTINCT ssl, version FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) \
+        WHERE application_name = 'lanegate'";
+    assert_eq!(query(&plain, versions), "t|TLSv1.3");
+    // Neither word has an unknown server believed.
+    for mode in ["require", "verify-full"] {
+        let gateway = store(mode, None);
+        gateway.said("the certificate of the database is not to be believed");
+        ask(&mut gateway.connect(), &[]);
+    }
+    assert_eq!(decisions(&plain), 1);
+}
+
+fn a_password_is_shown_nowhere(driver: Driver) {
+    let url = Server::shared().database();
+    let (user, password) = KEYED;
+    let written = password.replace('/', "%2F");
+    let url = url.replace("lane@", &format!("{user}:{written}@"));
+    let origin = provider();
+    let gateway = gateway(driver, &origin, &url);
+    let id = ask(&mut gateway.connect(), &[]);
+    let body = format!("{{\"outcome\":\"pass\",\"request_id\":\"{id}\"}}");
+    assert_eq!(report(&mut gateway.connect(), &body).0, 200);
+    let (status, effective) = operator(&gateway, "/admin/config");
+    assert_eq!(status, 200);
+    assert!(
+        effective.contains(&format!("# url: \"postgres://{user}@127.0.0.1")),
+        "{effective}"
+    );
+    let in_file = Setup::in_front_of(driver, &origin).with(&format!("store: {{ url: \"{url}\" }}"));
+    let (status, refused) = in_file.run_to_end();
+    assert!(
+        !status.success() && refused.contains("url_env"),
+        "{refused}"
+    );
+    for text in [effective, refused, gateway.output()] {
+        assert!(!text.contains("cret-word"), "{text}");
+    }
+}
