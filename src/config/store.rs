@@ -218,3 +218,79 @@ fn parse_url(text: &str, authorities: &Authorities) -> Result<StoreUrl, String> 
         _ => Err("expected `memory:`, `sqlite:` and the path of a file, `postgres://` and a database, or `none`".to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, ConfigError, parse};
+
+    const SECRET: &str = "postgres://lane:cret-word@db.test/ledger";
+
+    fn config(store: &str) -> Result<Config, ConfigError> {
+        let text = format!(
+            "store: {{ {store} }}\nproviders: [{{ name: a, dialect: openai, base_url: \"http://127.0.0.1:1\", auth: none }}]"
+        );
+        parse(&text, &|name| match name {
+            "LEDGER_URL" => Some(format!("{SECRET}\n")),
+            "MEMORY_URL" => Some("memory:".to_owned()),
+            "BROKEN_URL" => Some("postgres://lane:cret-word@db.test:port/".to_owned()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn a_url_with_a_password_comes_from_elsewhere_and_reads_back_without_it() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let file = folder.path().join("url");
+        std::fs::write(&file, format!("{SECRET}\n")).unwrap();
+        let from_file = format!("url_file: \"{}\"", file.display());
+        for store in ["url_env: LEDGER_URL", from_file.as_str()] {
+            let config = config(store).unwrap();
+            let StoreUrl::Postgres(database) = &config.store.url else {
+                panic!("{:?}", config.store)
+            };
+            assert!(database.has_password());
+            assert_eq!(config.store.max_bytes, 64 << 30);
+            let effective = config.effective_yaml();
+            let comment = "# url: \"postgres://lane@db.test:5432/ledger?sslmode=verify-full\"";
+            assert!(effective.contains(comment), "{effective}");
+            let shown = format!("{effective}{config:?}");
+            assert!(!shown.contains("cret-word"), "{shown}");
+            let again = parse(&effective, &|_| Some(SECRET.to_owned())).unwrap();
+            assert_eq!(again.store, config.store);
+        }
+        let config = config("url_env: MEMORY_URL").unwrap();
+        assert_eq!(config.store.url, StoreUrl::Memory);
+    }
+
+    #[test]
+    fn what_is_refused_is_not_shown() {
+        for (store, expected) in [
+            (format!("url: \"{SECRET}\""), "use url_env or url_file"),
+            (
+                "url_env: BROKEN_URL".to_owned(),
+                "the value of BROKEN_URL: expected postgres://",
+            ),
+            (
+                "url_env: NO_SUCH_URL".to_owned(),
+                "NO_SUCH_URL is unset or blank",
+            ),
+            (
+                "url_env: LEDGER_URL, url: \"memory:\"".to_owned(),
+                "only one of",
+            ),
+            (
+                "url: \"mysql://lane:cret-word@db.test/\"".to_owned(),
+                "expected `memory:`",
+            ),
+            (
+                "url: \"postgres://a@db.test/b?sslmode=prefer\"".to_owned(),
+                "`sslmode` must be",
+            ),
+        ] {
+            let refused = config(&store).unwrap_err().to_string();
+            assert!(refused.contains(expected), "{store}: {refused}");
+            assert!(!refused.contains("cret-word"), "{refused}");
+        }
+    }
+}

@@ -121,7 +121,7 @@ fn a_gateway_starts_without_its_database(driver: Driver) {
     assert_eq!(report(&mut gateway.connect(), &body).0, 200);
 }
 
-/// A server that takes encrypted connections only.
+/// A server that takes encrypted connections too.
 fn encrypted(authority: &Authority) -> Server {
     let (certificate, key) = authority.files();
     Server::start(|data: &Path| {
@@ -132,12 +132,9 @@ fn encrypted(authority: &Authority) -> Server {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
             chown(&file, Some(owner.uid()), Some(owner.gid())).unwrap();
         }
-        let append = |name: &str, lines: &str| {
-            let file = data.join(name);
-            let before = fs::read_to_string(&file).unwrap();
-            fs::write(file, before + lines).unwrap();
-        };
-        append("postgresql.conf", "\nssl = on\n");
+        let settings = data.join("postgresql.conf");
+        let before = fs::read_to_string(&settings).unwrap();
+        fs::write(settings, before + "\nssl = on\n").unwrap();
     })
 }
 

@@ -78,7 +78,7 @@ impl Server {
         keeper.args(["sh", "-c", KEEPER, "keeper"]);
         keeper.arg(programs).arg(port.to_string());
         keeper.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut keeper = keeper.spawn().expect("setpriv (package util-linux) starts");
+        let mut keeper = keeper.spawn().unwrap();
         let mut server = Self {
             commands: keeper.stdin.take(),
             answers: BufReader::new(keeper.stdout.take().unwrap()),
@@ -111,13 +111,12 @@ impl Server {
     /// Waits until it answers.
     #[expect(clippy::disallowed_methods, reason = "a test waits for a process")]
     pub(crate) fn wait(&self) {
-        for _ in 0..LOOKS {
-            if psql(&self.url("postgres"), "SELECT 1").is_ok() {
-                return;
-            }
+        let answers = || psql(&self.url("postgres"), "SELECT 1").is_ok();
+        let started = (0..LOOKS).any(|_| {
             std::thread::sleep(Duration::from_millis(50));
-        }
-        panic!("the server of PostgreSQL does not start");
+            answers()
+        });
+        assert!(started, "the server of PostgreSQL does not start");
     }
 
     /// The URL of a database of it, for a user without password, in plain text.
@@ -157,7 +156,9 @@ impl Drop for Server {
 
 /// What `psql` prints for a statement.
 pub(crate) fn query(url: &str, statement: &str) -> String {
-    psql(url, statement).unwrap_or_else(|words| panic!("{statement}: {words}"))
+    let printed = psql(url, statement);
+    assert!(printed.is_ok(), "{statement}: {printed:?}");
+    printed.unwrap()
 }
 
 fn psql(url: &str, statement: &str) -> Result<String, String> {
@@ -192,6 +193,10 @@ fn programs() -> &'static Path {
             let programs = ["initdb", "postgres", "psql"];
             programs.iter().all(|program| folder.join(program).exists())
         });
-        found.expect("these tests need a server of PostgreSQL: install the Debian package postgresql (.ci/run does)")
+        assert!(
+            found.is_some(),
+            "these tests need a server of PostgreSQL: install the Debian package postgresql (.ci/run does)"
+        );
+        found.unwrap()
     })
 }
