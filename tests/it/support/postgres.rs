@@ -29,7 +29,7 @@ end() {
     [ -z "$server" ] && return
     kill "$1" "$server"
     kill -CONT "$server"
-    wait "$server"
+    wait "$server" 2>/dev/null
     server=
 }
 "$1/initdb" --pgdata=data --username=lane --auth=trust --no-sync --encoding=UTF8 --locale=C >log 2>&1 ||
