@@ -3,9 +3,14 @@
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::ledger::{ask, operator, provider, report, scrape};
 use crate::support::certificates::Authority;
+use crate::support::client::{BODY, CHAT, Client, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::eventually;
 use crate::support::on_both_drivers;
@@ -24,9 +29,10 @@ on_both_drivers!(
 const FROM_VARIABLE: &str =
     "store: { url_env: LEDGER_URL, flush_interval: 100ms }\nadmin: { listen: \"127.0.0.1:0\" }";
 
+/// In front of a provider that is on this machine, but not by its address.
 fn gateway(driver: Driver, origin: &Origin, url: &str) -> Gateway {
-    let setup = Setup::in_front_of(driver, origin).with(FROM_VARIABLE);
-    setup.variable("LEDGER_URL", url).start()
+    let setup = Setup::in_front_of(driver, origin).host("0.0.0.0");
+    setup.with(FROM_VARIABLE).variable("LEDGER_URL", url).start()
 }
 
 /// Reports until the answer is known; the last status.
@@ -72,33 +78,75 @@ fn decisions(url: &str) -> usize {
         .unwrap()
 }
 
+/// Requests one after the other until it is dropped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    sent: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Load {
+    /// Bounds what it sends, far below what waits for a store at most.
+    const REQUESTS_MAX: usize = 20_000;
+
+    fn on(mut client: Client) -> Self {
+        let (stop, sent) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&sent));
+        let sent_each = request("POST", CHAT, &["X-Router-Conversation: a"], BODY.as_bytes());
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                assert_eq!(client.exchange("POST", &sent_each).status, 200);
+                let count = counted.fetch_add(1, Ordering::Relaxed);
+                assert!(count < Self::REQUESTS_MAX);
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        Self {
+            stop,
+            sent,
+            thread: Some(thread),
+        }
+    }
+
+    /// Waits for fifty more answers.
+    fn goes_on(&self) {
+        let before = self.sent.load(Ordering::Relaxed);
+        let goes_on = || self.sent.load(Ordering::Relaxed) >= before + 50;
+        assert!(eventually(goes_on), "no answer any more");
+    }
+
+    /// How many requests were answered.
+    fn end(mut self) -> usize {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap();
+        self.sent.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
 fn a_database_that_stops_under_load_fails_no_request(driver: Driver) {
     let mut server = Server::start(|_| {});
     let url = server.database();
     let origin = provider();
     let gateway = gateway(driver, &origin, &url);
-    let mut client = gateway.connect();
-    let mut sent = 0;
-    let mut load = |requests: usize| {
-        for _ in 0..requests {
-            ask(&mut client, &["X-Router-Conversation: a"]);
-        }
-        sent += requests;
-        sent
-    };
-    let sent_before = load(50);
-    assert!(eventually(|| decisions(&url) == sent_before));
+    let load = Load::on(gateway.connect());
+    assert!(eventually(|| decisions(&url) > 0));
     server.tell("stop");
-    load(50);
     gateway.said("the ledger is not being stored");
-    load(50);
+    load.goes_on();
     let pass = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
     assert_eq!(report(&mut gateway.connect(), pass).0, 503);
     assert_eq!(scrape(&gateway).count("lanegate_ledger_available"), 0);
     server.tell("start");
-    server.wait();
-    let sent = load(50);
+    load.goes_on();
     gateway.said("the ledger is being stored again");
+    load.goes_on();
+    let sent = load.end();
     // What came while it was away was kept.
     assert!(eventually(|| decisions(&url) == sent));
     assert_eq!(report(&mut gateway.connect(), pass).0, 200);

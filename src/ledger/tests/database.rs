@@ -4,13 +4,13 @@ use std::thread;
 use std::time::Duration;
 
 use super::server::{KEYED, Server, query};
-use super::threads::{REPORT, ask, becomes, started, told};
+use super::threads::{REPORT, ask, becomes, started, told, until};
 use super::{Rows, exchange, key, recorded, verdict};
 use crate::ledger::postgres::{self, Database, PRUNE_LOCK, Postgres};
 use crate::ledger::row::{Change, Decision, Observation, Verdict};
 use crate::ledger::store::{Keep, Store, record};
 use crate::ledger::{Place, Resolution, StoreError, Target, Unavailable};
-use crate::limits::STORE_ROW_BYTES;
+use crate::limits::{CHANGES_QUEUED, STORE_ROW_BYTES};
 use crate::observe::RequestIds;
 use crate::tls::Authorities;
 
@@ -190,6 +190,44 @@ fn a_server_that_is_gone_or_silent_is_waited_for_and_nothing_is_lost() {
     becomes(&ledger, None);
     assert_eq!(recorded(ask(&ledger, REPORT).unwrap()), id.to_string());
     assert_eq!(ledger.desk().state().lost, 0);
+}
+
+#[test]
+fn rows_beyond_the_bound_are_lost_with_a_count_and_all_others_stored_when_the_server_is_back() {
+    let mut server = Server::start(|_| {});
+    let url = server.database();
+    let ledger = started(Place::Postgres(Box::new(at(&url))));
+    assert_eq!(ask(&ledger, REPORT), Ok(Resolution::NotFound));
+    server.tell("stop");
+    let (teller, desk) = (ledger.teller(0).unwrap(), ledger.desk());
+    let ids = RequestIds::new(1);
+    let mut answers = 0;
+    let mut tell = || {
+        // Only the queue of the store is to be full, not that of the core.
+        until("room in the queue of a core", || !teller.answers.is_full());
+        let id = ids.next();
+        teller.tell(told(id, "a", false));
+        answers += 1;
+        id
+    };
+    while desk.state().lost == 0 {
+        tell();
+    }
+    assert_eq!(desk.trouble(), Some(StoreError::Unreachable));
+    let last = tell();
+    let answers = answers;
+    let known = || desk.state().written + desk.state().lost == answers;
+    until("an empty queue of a core", || teller.answers.is_empty());
+    assert!(answers > CHANGES_QUEUED as u64);
+    server.tell("start");
+    until("every answer stored or lost", known);
+    let (written, lost) = (desk.state().written, desk.state().lost);
+    assert!(written >= CHANGES_QUEUED as u64 && lost >= 2, "{written} and {lost}");
+    assert_eq!(query(&url, COUNT), format!("0|{written}|1"));
+    // The memory knows what the store lost.
+    let report = format!("{{\"outcome\":\"pass\",\"request_id\":\"{last}\"}}");
+    assert_eq!(recorded(ask(&ledger, &report).unwrap()), last.to_string());
+    assert_eq!(query(&url, COUNT), format!("0|{}|1", written + 1));
 }
 
 #[test]

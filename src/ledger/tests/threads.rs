@@ -143,17 +143,22 @@ fn a_full_queue_loses_answers_and_counts_them() {
     assert_eq!((queue.len(), shared.lost.load(Ordering::Relaxed)), (2, 3));
 }
 
-/// Waits until the store is in this state.
-pub(super) fn becomes(ledger: &Ledger, trouble: Option<StoreError>) {
-    let desk = ledger.desk();
+/// Waits for something that other threads do.
+pub(super) fn until(what: &str, done: impl Fn() -> bool) {
     let (_never, waiting) = bounded::<()>(0);
     for _ in 0..2000 {
-        if desk.trouble() == trouble {
+        if done() {
             return;
         }
         let _timed_out = waiting.recv_timeout(Duration::from_millis(10));
     }
-    panic!("{:?} instead of {trouble:?}", desk.trouble());
+    panic!("no {what}");
+}
+
+/// Waits until the store is in this state.
+pub(super) fn becomes(ledger: &Ledger, trouble: Option<StoreError>) {
+    let desk = ledger.desk();
+    until(&format!("{trouble:?}"), || desk.trouble() == trouble);
 }
 
 pub(super) const REPORT: &str = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";

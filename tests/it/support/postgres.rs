@@ -173,9 +173,18 @@ fn psql(url: &str, statement: &str) -> Result<String, String> {
     }
 }
 
+/// A port below those that the system gives to connections and to listeners that ask for any: a server that was
+/// stopped finds it free again.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let first = std::process::id().wrapping_mul(8);
+    let free = (0..LOOKS).find_map(|_| {
+        let number = first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 20_000;
+        let port = u16::try_from(10_000 + number).unwrap();
+        TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()?;
+        Some(port)
+    });
+    free.unwrap()
 }
 
 /// The folder of the newest server that is installed. Debian has it in none of `PATH`.
