@@ -291,6 +291,10 @@ pub const CONVERSATION_DEPTH_MAX: usize = 8;
 /// Conversations in one sum.
 pub const CONVERSATION_NODES_MAX: usize = 256;
 
+/// Decisions that one sum adds up, the newest ones of each conversation, and newest decisions of all that a list of
+/// conversations is made of: some tenths of a second of the store, which stores nothing meanwhile.
+pub const CONVERSATION_ROWS_MAX: usize = 100_000;
+
 /// Groups of agent and status in the sum of one conversation, and conversations in a list.
 pub const CONVERSATION_GROUPS_MAX: usize = 100;
 

@@ -1,14 +1,17 @@
 //! The sum of a conversation and of those that it began.
 //!
 //! The tree is walked here, a bounded number of nodes and generations, because what parents are is what
-//! clients say: rings and forests of thousands are one header away.
+//! clients say: rings and forests of thousands are one header away. So are conversations of a million decisions,
+//! where a fingerprint is that of all agents of a fleet: of decisions too a bounded number is added up.
 
 use std::collections::HashSet;
 
 use serde::Serialize;
 
 use crate::ledger::store::{Store, StoreError};
-use crate::limits::{CONVERSATION_DEPTH_MAX, CONVERSATION_GROUPS_MAX, CONVERSATION_NODES_MAX};
+use crate::limits::{
+    CONVERSATION_DEPTH_MAX, CONVERSATION_GROUPS_MAX, CONVERSATION_NODES_MAX, CONVERSATION_ROWS_MAX,
+};
 
 /// Which conversation is summed up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,82 +90,98 @@ pub struct Tree {
 
 /// Sums up what is asked for.
 pub(super) fn sum(store: &mut dyn Store, asked: &Asked) -> Result<Tree, StoreError> {
-    let principal = asked.principal.as_str();
+    let mut walk = Walk {
+        store,
+        principal: &asked.principal,
+        rows_left: CONVERSATION_ROWS_MAX,
+        tree: Tree::default(),
+    };
     match &asked.session {
-        Some(session) => subtree(store, principal, session),
-        None => newest(store, principal),
+        Some(session) => walk.subtree(session)?,
+        None => walk.newest()?,
     }
+    Ok(walk.tree)
 }
 
-fn newest(store: &mut dyn Store, principal: &str) -> Result<Tree, StoreError> {
-    let mut tree = Tree::default();
-    let most = CONVERSATION_GROUPS_MAX;
-    let mut keys = store.newest_conversations(principal, most.saturating_add(1))?;
-    tree.truncated = keys.len() > most;
-    keys.truncate(most);
-    for key in keys {
-        tree.add(store, principal, (key, None, 0))?;
-    }
-    Ok(tree)
+/// A sum while it is being made.
+struct Walk<'a> {
+    store: &'a mut dyn Store,
+    principal: &'a str,
+    /// Decisions that may still be added up.
+    rows_left: usize,
+    tree: Tree,
 }
 
-fn subtree(store: &mut dyn Store, principal: &str, session: &str) -> Result<Tree, StoreError> {
-    let mut tree = Tree::default();
-    let mut seen = HashSet::from([session.to_owned()]);
-    let mut generation = vec![(session.to_owned(), None)];
-    for depth in 0..=CONVERSATION_DEPTH_MAX {
-        let mut next = Vec::new();
-        for (key, parent) in generation {
-            tree.add(store, principal, (key.clone(), parent, depth))?;
-            let children = store.children(principal, &key, CONVERSATION_NODES_MAX)?;
-            for child in children {
-                if seen.contains(&child) {
-                    continue;
+impl Walk<'_> {
+    fn newest(&mut self) -> Result<(), StoreError> {
+        let most = CONVERSATION_GROUPS_MAX;
+        let mut keys = self.store.newest_conversations(self.principal, most + 1)?;
+        self.tree.truncated = keys.len() > most;
+        keys.truncate(most);
+        for key in keys {
+            self.add(key, None, 0)?;
+        }
+        Ok(())
+    }
+
+    fn subtree(&mut self, session: &str) -> Result<(), StoreError> {
+        let mut seen = HashSet::from([session.to_owned()]);
+        let mut generation = vec![(session.to_owned(), None)];
+        for depth in 0..=CONVERSATION_DEPTH_MAX {
+            let mut next = Vec::new();
+            for (key, parent) in generation {
+                self.add(key.clone(), parent, depth)?;
+                // One more than there may be.
+                let most = CONVERSATION_NODES_MAX + 1;
+                let children = self.store.children(self.principal, &key, most)?;
+                for child in children {
+                    if seen.contains(&child) {
+                        continue;
+                    }
+                    if depth == CONVERSATION_DEPTH_MAX || seen.len() >= CONVERSATION_NODES_MAX {
+                        self.tree.truncated = true;
+                        continue;
+                    }
+                    seen.insert(child.clone());
+                    next.push((child, Some(key.clone())));
                 }
-                if depth == CONVERSATION_DEPTH_MAX || seen.len() >= CONVERSATION_NODES_MAX {
-                    tree.truncated = true;
-                    continue;
-                }
-                seen.insert(child.clone());
-                next.push((child, Some(key.clone())));
+            }
+            generation = next;
+            if generation.is_empty() {
+                break;
             }
         }
-        generation = next;
-        if generation.is_empty() {
-            break;
-        }
+        Ok(())
     }
-    Ok(tree)
-}
 
-impl Tree {
-    fn add(
-        &mut self,
-        store: &mut dyn Store,
-        principal: &str,
-        (key, parent, depth): (String, Option<String>, usize),
-    ) -> Result<(), StoreError> {
-        let mut groups = store.groups(principal, &key)?;
-        self.truncated |= groups.len() > CONVERSATION_GROUPS_MAX;
+    fn add(&mut self, key: String, parent: Option<String>, depth: usize) -> Result<(), StoreError> {
+        let (mut groups, rows) = self.store.groups(self.principal, &key, self.rows_left)?;
+        self.rows_left = self.rows_left.saturating_sub(rows);
+        self.tree.truncated |= groups.len() > CONVERSATION_GROUPS_MAX || self.rows_left == 0;
         groups.truncate(CONVERSATION_GROUPS_MAX);
         for group in &groups {
-            let total = &mut self.total;
-            let add = |sum: &mut i64, more: i64| *sum = sum.saturating_add(more);
-            add(&mut total.requests, group.requests);
-            if !(1..400).contains(&group.status) {
-                add(&mut total.failed, group.requests);
-            }
-            add(&mut total.request_bytes, group.request_bytes);
-            add(&mut total.response_bytes, group.response_bytes);
-            add(&mut total.answered, group.answered);
-            add(&mut total.first_byte_us, group.first_byte_us);
+            self.tree.total.add(group);
         }
-        self.conversations.push(Node {
+        self.tree.conversations.push(Node {
             session_key: key,
             parent_key: parent,
             depth,
             groups,
         });
         Ok(())
+    }
+}
+
+impl Total {
+    fn add(&mut self, group: &Group) {
+        let add = |sum: &mut i64, more: i64| *sum = sum.saturating_add(more);
+        add(&mut self.requests, group.requests);
+        if !(1..400).contains(&group.status) {
+            add(&mut self.failed, group.requests);
+        }
+        add(&mut self.request_bytes, group.request_bytes);
+        add(&mut self.response_bytes, group.response_bytes);
+        add(&mut self.answered, group.answered);
+        add(&mut self.first_byte_us, group.first_byte_us);
     }
 }

@@ -189,10 +189,18 @@ impl Store for Memory {
         Ok(more)
     }
 
-    fn groups(&mut self, principal: &str, session: &str) -> Result<Vec<Group>, StoreError> {
+    fn groups(
+        &mut self,
+        principal: &str,
+        session: &str,
+        most: usize,
+    ) -> Result<(Vec<Group>, usize), StoreError> {
         let mut groups: Vec<Group> = Vec::new();
-        let rows = self.decisions_of(principal);
-        for row in rows.filter(|row| row.session.as_str() == session) {
+        let mut found = 0;
+        let rows = self.decisions_of(principal).rev();
+        let rows = rows.filter(|row| row.session.as_str() == session);
+        for row in rows.take(most) {
+            found += 1;
             let status = i64::from(row.status);
             let same = |it: &Group| it.agent.as_deref() == row.agent() && it.status == status;
             let at = groups.iter().position(same).unwrap_or_else(|| {
@@ -225,7 +233,7 @@ impl Store for Memory {
             group.last_at = group.last_at.max(row.at_ms);
         }
         groups.sort_by(|a, b| (&a.agent, a.status).cmp(&(&b.agent, b.status)));
-        Ok(groups)
+        Ok((groups, found))
     }
 
     fn children(

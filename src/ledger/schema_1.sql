@@ -21,8 +21,8 @@ CREATE TABLE route_decisions (
   duration_us BIGINT NOT NULL,
   end_reason TEXT NOT NULL
 );
-CREATE INDEX route_decisions_session ON route_decisions (session_key, observed_at DESC);
-CREATE INDEX route_decisions_parent ON route_decisions (parent_key) WHERE parent_key IS NOT NULL;
+CREATE INDEX route_decisions_session ON route_decisions (session_key, principal, observed_at DESC);
+CREATE INDEX route_decisions_parent ON route_decisions (parent_key, principal, session_key) WHERE parent_key IS NOT NULL;
 CREATE INDEX route_decisions_time ON route_decisions (observed_at);
 
 CREATE TABLE energy_observations (
@@ -39,7 +39,7 @@ CREATE TABLE energy_observations (
   outcome_at BIGINT,
   outcome_recorded_at BIGINT
 );
-CREATE INDEX energy_observations_session ON energy_observations (session_key, observed_at DESC);
+CREATE INDEX energy_observations_session ON energy_observations (session_key, principal, observed_at DESC);
 CREATE INDEX energy_observations_time ON energy_observations (observed_at);
 
 CREATE TABLE local_energy_observations (
@@ -56,5 +56,5 @@ CREATE TABLE local_energy_observations (
   outcome_at BIGINT,
   outcome_recorded_at BIGINT
 );
-CREATE INDEX local_energy_observations_session ON local_energy_observations (session_key, observed_at DESC);
+CREATE INDEX local_energy_observations_session ON local_energy_observations (session_key, principal, observed_at DESC);
 CREATE INDEX local_energy_observations_time ON local_energy_observations (observed_at);

@@ -20,7 +20,9 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
 use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
-use crate::limits::{CONVERSATION_GROUPS_MAX, PRUNE_ROWS, STORE_BUSY_MS};
+use crate::limits::{
+    CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_BUSY_MS,
+};
 
 /// What makes the next version of the schema out of the one before. Columns are only ever added.
 const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
@@ -298,16 +300,27 @@ impl Store for Sqlite {
         Ok(more)
     }
 
-    fn groups(&mut self, principal: &str, session: &str) -> Result<Vec<Group>, StoreError> {
+    fn groups(
+        &mut self,
+        principal: &str,
+        session: &str,
+        most: usize,
+    ) -> Result<(Vec<Group>, usize), StoreError> {
         let mut statement = self.connection.prepare_cached(
             "SELECT agent, status, COUNT(*), SUM(request_bytes), SUM(response_bytes), \
              COUNT(first_byte_us), COALESCE(SUM(first_byte_us), 0), \
-             COALESCE(MAX(first_byte_us), 0), MIN(observed_at), MAX(observed_at) \
+             COALESCE(MAX(first_byte_us), 0), MIN(observed_at), MAX(observed_at), \
+             SUM(COUNT(*)) OVER () \
+             FROM (SELECT agent, status, request_bytes, response_bytes, first_byte_us, observed_at \
              FROM route_decisions WHERE session_key = ?1 AND principal = ?2 \
-             GROUP BY agent, status ORDER BY agent, status LIMIT ?3",
+             ORDER BY observed_at DESC LIMIT ?3) AS newest \
+             GROUP BY agent, status ORDER BY agent, status LIMIT ?4",
         )?;
-        let most = column(CONVERSATION_GROUPS_MAX as u64 + 1);
-        let rows = statement.query_map(params![session, principal, most], |row| {
+        let groups_most = column(CONVERSATION_GROUPS_MAX as u64 + 1);
+        let most = column(most as u64);
+        let mut found: i64 = 0;
+        let groups = statement.query_map(params![session, principal, most, groups_most], |row| {
+            found = row.get(10)?;
             Ok(Group {
                 agent: row.get(0)?,
                 status: row.get(1)?,
@@ -321,7 +334,8 @@ impl Store for Sqlite {
                 last_at: row.get(9)?,
             })
         })?;
-        Ok(rows.collect::<Result<_, _>>()?)
+        let groups = groups.collect::<Result<_, _>>()?;
+        Ok((groups, usize::try_from(found).unwrap_or(0)))
     }
 
     fn children(
@@ -330,9 +344,14 @@ impl Store for Sqlite {
         session: &str,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
+        // From each key to the next in the index, past all its rows.
         let mut statement = self.connection.prepare_cached(
-            "SELECT DISTINCT session_key FROM route_decisions WHERE parent_key = ?1 \
-             AND principal = ?2 ORDER BY session_key LIMIT ?3",
+            "WITH RECURSIVE child (session_key) AS ( \
+             SELECT MIN(session_key) FROM route_decisions WHERE parent_key = ?1 AND principal = ?2 \
+             UNION ALL SELECT (SELECT MIN(session_key) FROM route_decisions \
+             WHERE parent_key = ?1 AND principal = ?2 AND session_key > child.session_key) \
+             FROM child WHERE child.session_key IS NOT NULL) \
+             SELECT session_key FROM child WHERE session_key IS NOT NULL LIMIT ?3",
         )?;
         let most = column(most as u64);
         let keys = statement.query_map(params![session, principal, most], |row| row.get(0))?;
@@ -344,14 +363,14 @@ impl Store for Sqlite {
         principal: &str,
         most: usize,
     ) -> Result<Vec<String>, StoreError> {
-        // Of a bounded number of the newest rows, not of all there are.
         let mut statement = self.connection.prepare_cached(
-            "SELECT session_key FROM (SELECT id, session_key, observed_at FROM route_decisions \
-             WHERE principal = ?1 ORDER BY observed_at DESC, id DESC LIMIT ?2) AS newest \
+            "SELECT session_key FROM (SELECT id, principal, session_key, observed_at \
+             FROM route_decisions ORDER BY observed_at DESC, id DESC LIMIT ?2) AS newest \
+             WHERE principal = ?1 \
              GROUP BY session_key ORDER BY MAX(observed_at) DESC, MAX(id) DESC LIMIT ?3",
         )?;
         let most = column(most as u64);
-        let rows = most.saturating_mul(100);
+        let rows = column(CONVERSATION_ROWS_MAX as u64);
         let keys = statement.query_map(params![principal, rows, most], |row| row.get(0))?;
         Ok(keys.collect::<Result<_, _>>()?)
     }

@@ -143,10 +143,18 @@ pub(super) trait Store: Send {
     /// Deletes a bounded number of rows that need not be kept. Whether there may be more.
     fn prune(&mut self, keep: Keep) -> Result<bool, StoreError>;
 
-    /// The sums of one conversation, without those below it.
-    fn groups(&mut self, principal: &str, session: &str) -> Result<Vec<Group>, StoreError>;
+    /// The sums of the newest decisions of one conversation, at most `most` of them, without those below it.
+    /// How many these were comes with it: groups beyond
+    /// [`CONVERSATION_GROUPS_MAX`](crate::limits::CONVERSATION_GROUPS_MAX) are left out, save one.
+    fn groups(
+        &mut self,
+        principal: &str,
+        session: &str,
+        most: usize,
+    ) -> Result<(Vec<Group>, usize), StoreError>;
 
-    /// The conversations that have this one as a parent, at most `most`, each once.
+    /// The conversations that have this one as a parent, at most `most`, each once. It costs as many steps, however
+    /// many decisions they have.
     fn children(
         &mut self,
         principal: &str,
@@ -154,7 +162,8 @@ pub(super) trait Store: Send {
         most: usize,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// The conversations with the newest decisions, at most `most`, newest first.
+    /// The conversations of the newest decisions, at most `most`, newest first. It looks at
+    /// [`CONVERSATION_ROWS_MAX`](crate::limits::CONVERSATION_ROWS_MAX) decisions of all principals.
     fn newest_conversations(
         &mut self,
         principal: &str,

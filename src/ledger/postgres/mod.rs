@@ -29,8 +29,8 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Outcome, Verdict, column};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
 use crate::limits::{
-    CONVERSATION_GROUPS_MAX, PRUNE_ROWS, STORE_ANSWER_MS, STORE_CONNECT_MS, STORE_LOCK_MS,
-    STORE_ROW_BYTES, STORE_STATEMENT_MS,
+    CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_ANSWER_MS, STORE_CONNECT_MS,
+    STORE_LOCK_MS, STORE_ROW_BYTES, STORE_STATEMENT_MS,
 };
 use crate::tls::is_distrust;
 
@@ -136,6 +136,21 @@ fn found(row: &Row, table: Table) -> Result<Found, Error> {
         session: row.try_get(1)?,
         local: table == Table::Local,
         outcome: outcome.and_then(Verdict::from_word),
+    })
+}
+
+fn group(row: &Row) -> Result<Group, Error> {
+    Ok(Group {
+        agent: row.try_get(0)?,
+        status: row.try_get(1)?,
+        requests: row.try_get(2)?,
+        request_bytes: row.try_get(3)?,
+        response_bytes: row.try_get(4)?,
+        answered: row.try_get(5)?,
+        first_byte_us: row.try_get(6)?,
+        first_byte_us_max: row.try_get(7)?,
+        first_at: row.try_get(8)?,
+        last_at: row.try_get(9)?,
     })
 }
 
@@ -379,34 +394,30 @@ impl Store for Postgres {
         })
     }
 
-    fn groups(&mut self, principal: &str, session: &str) -> Result<Vec<Group>, StoreError> {
+    fn groups(
+        &mut self,
+        principal: &str,
+        session: &str,
+        most: usize,
+    ) -> Result<(Vec<Group>, usize), StoreError> {
         let (principal, session) = (storable(principal), storable(session));
         self.run(async |client| {
             let statement = "SELECT agent, status, COUNT(*), SUM(request_bytes)::BIGINT, \
                  SUM(response_bytes)::BIGINT, COUNT(first_byte_us), \
                  COALESCE(SUM(first_byte_us), 0)::BIGINT, COALESCE(MAX(first_byte_us), 0), \
-                 MIN(observed_at), MAX(observed_at) \
+                 MIN(observed_at), MAX(observed_at), (SUM(COUNT(*)) OVER ())::BIGINT \
+                 FROM (SELECT agent, status, request_bytes, response_bytes, first_byte_us, observed_at \
                  FROM route_decisions WHERE session_key = $1 AND principal = $2 \
-                 GROUP BY agent, status ORDER BY agent COLLATE \"C\" NULLS FIRST, status LIMIT $3";
-            let most = column(CONVERSATION_GROUPS_MAX as u64 + 1);
+                 ORDER BY observed_at DESC LIMIT $3) AS newest \
+                 GROUP BY agent, status ORDER BY agent NULLS FIRST, status LIMIT $4";
+            let groups_most = column(CONVERSATION_GROUPS_MAX as u64 + 1);
+            let most = column(most as u64);
             let rows = client
-                .query(statement, &[&session, &principal, &most])
+                .query(statement, &[&session, &principal, &most, &groups_most])
                 .await?;
-            let group = |row: &Row| {
-                Ok(Group {
-                    agent: row.try_get(0)?,
-                    status: row.try_get(1)?,
-                    requests: row.try_get(2)?,
-                    request_bytes: row.try_get(3)?,
-                    response_bytes: row.try_get(4)?,
-                    answered: row.try_get(5)?,
-                    first_byte_us: row.try_get(6)?,
-                    first_byte_us_max: row.try_get(7)?,
-                    first_at: row.try_get(8)?,
-                    last_at: row.try_get(9)?,
-                })
-            };
-            rows.iter().map(group).collect()
+            let found: i64 = rows.first().map_or(Ok(0), |row| row.try_get(10))?;
+            let groups: Result<Vec<_>, Error> = rows.iter().map(group).collect();
+            Ok((groups?, usize::try_from(found).unwrap_or(0)))
         })
     }
 
@@ -418,8 +429,13 @@ impl Store for Postgres {
     ) -> Result<Vec<String>, StoreError> {
         let (principal, session) = (storable(principal), storable(session));
         self.run(async |client| {
-            let statement = "SELECT session_key FROM route_decisions WHERE parent_key = $1 \
-                 AND principal = $2 GROUP BY session_key ORDER BY session_key COLLATE \"C\" LIMIT $3";
+            // From each key to the next in the index, past all its rows.
+            let statement = "WITH RECURSIVE child (session_key) AS ( \
+                 SELECT MIN(session_key) FROM route_decisions WHERE parent_key = $1 AND principal = $2 \
+                 UNION ALL SELECT (SELECT MIN(session_key) FROM route_decisions \
+                 WHERE parent_key = $1 AND principal = $2 AND session_key > child.session_key) \
+                 FROM child WHERE child.session_key IS NOT NULL) \
+                 SELECT session_key FROM child WHERE session_key IS NOT NULL LIMIT $3";
             let most = column(most as u64);
             let rows = client.query(statement, &[&session, &principal, &most]).await?;
             Ok(first_column(&rows)?)
@@ -433,12 +449,12 @@ impl Store for Postgres {
     ) -> Result<Vec<String>, StoreError> {
         let principal = storable(principal);
         self.run(async |client| {
-            // Of a bounded number of the newest rows, not of all there are.
-            let statement = "SELECT session_key FROM (SELECT id, session_key, observed_at \
-                 FROM route_decisions WHERE principal = $1 ORDER BY observed_at DESC, id DESC LIMIT $2) \
-                 AS newest GROUP BY session_key ORDER BY MAX(observed_at) DESC, MAX(id) DESC LIMIT $3";
+            let statement = "SELECT session_key FROM (SELECT id, principal, session_key, observed_at \
+                 FROM route_decisions ORDER BY observed_at DESC, id DESC LIMIT $2) AS newest \
+                 WHERE principal = $1 \
+                 GROUP BY session_key ORDER BY MAX(observed_at) DESC, MAX(id) DESC LIMIT $3";
             let most = column(most as u64);
-            let among = most.saturating_mul(100);
+            let among = column(CONVERSATION_ROWS_MAX as u64);
             let rows = client.query(statement, &[&principal, &among, &most]).await?;
             Ok(first_column(&rows)?)
         })

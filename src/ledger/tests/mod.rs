@@ -418,6 +418,25 @@ fn a_conversation_is_summed_up_with_those_below_it() {
 }
 
 #[test]
+fn of_more_decisions_than_a_sum_takes_the_newest_count() {
+    on_every_store(|rows| {
+        for (status, seconds) in [(200, 1), (429, 2), (200, 3), (500, 4)] {
+            rows.decide(&[(CONVERSATION, "a")], status, seconds);
+        }
+        rows.decide(&[(CONVERSATION, "b")], 200, 5);
+        for (most, expected) in [
+            (0, vec![]),
+            (2, vec![(200, 1), (500, 1)]),
+            (9, vec![(200, 2), (429, 1), (500, 1)]),
+        ] {
+            let (groups, found) = rows.store.groups("", "c:a", most).unwrap();
+            let groups: Vec<_> = groups.iter().map(|it| (it.status, it.requests)).collect();
+            assert_eq!((groups, found), (expected, most.min(4)));
+        }
+    });
+}
+
+#[test]
 fn rings_and_forests_end() {
     on_every_store(|rows| {
         rows.decide(&[(CONVERSATION, "a"), (PARENT, "b")], 200, 1);
