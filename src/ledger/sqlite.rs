@@ -20,9 +20,7 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
 use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
-use crate::limits::{
-    CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_BUSY_MS,
-};
+use crate::limits::{CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_BUSY_MS};
 
 /// What makes the next version of the schema out of the one before. Columns are only ever added.
 const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
@@ -319,21 +317,22 @@ impl Store for Sqlite {
         let groups_most = column(CONVERSATION_GROUPS_MAX as u64 + 1);
         let most = column(most as u64);
         let mut found: i64 = 0;
-        let groups = statement.query_map(params![session, principal, most, groups_most], |row| {
-            found = row.get(10)?;
-            Ok(Group {
-                agent: row.get(0)?,
-                status: row.get(1)?,
-                requests: row.get(2)?,
-                request_bytes: row.get(3)?,
-                response_bytes: row.get(4)?,
-                answered: row.get(5)?,
-                first_byte_us: row.get(6)?,
-                first_byte_us_max: row.get(7)?,
-                first_at: row.get(8)?,
-                last_at: row.get(9)?,
-            })
-        })?;
+        let groups =
+            statement.query_map(params![session, principal, most, groups_most], |row| {
+                found = row.get(10)?;
+                Ok(Group {
+                    agent: row.get(0)?,
+                    status: row.get(1)?,
+                    requests: row.get(2)?,
+                    request_bytes: row.get(3)?,
+                    response_bytes: row.get(4)?,
+                    answered: row.get(5)?,
+                    first_byte_us: row.get(6)?,
+                    first_byte_us_max: row.get(7)?,
+                    first_at: row.get(8)?,
+                    last_at: row.get(9)?,
+                })
+            })?;
         let groups = groups.collect::<Result<_, _>>()?;
         Ok((groups, usize::try_from(found).unwrap_or(0)))
     }

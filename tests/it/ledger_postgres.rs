@@ -32,7 +32,10 @@ const FROM_VARIABLE: &str =
 /// In front of a provider that is on this machine, but not by its address.
 fn gateway(driver: Driver, origin: &Origin, url: &str) -> Gateway {
     let setup = Setup::in_front_of(driver, origin).host("0.0.0.0");
-    setup.with(FROM_VARIABLE).variable("LEDGER_URL", url).start()
+    setup
+        .with(FROM_VARIABLE)
+        .variable("LEDGER_URL", url)
+        .start()
 }
 
 /// Reports until the answer is known; the last status.

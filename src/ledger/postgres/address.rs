@@ -101,9 +101,13 @@ impl Database {
 
 /// The last `sslmode` of a URL, and the URL without any.
 fn take_ssl_mode(url: &str) -> (Option<String>, String) {
-    let Some((place, options)) = url.split_once('?') else {
+    // A password may have a question mark.
+    let user = url.find('@').unwrap_or(0);
+    let (_, after) = url.split_at(user);
+    let Some((_, options)) = after.split_once('?') else {
         return (None, url.to_owned());
     };
+    let (place, _) = url.split_at(url.len() - options.len() - 1);
     let mut mode = None;
     let mut rest = String::new();
     for option in options.split('&') {
@@ -174,12 +178,17 @@ mod tests {
         for url in [
             "postgres://lane:cret-word@db.test:port/ledger",
             "postgres://lane@db.test/ledger?cret-word=1",
-            "postgres://lane:cret-word?@db.test/ledger",
             "postgres://lane:cret-word@db.test/ledger?sslmode=prefer",
+            "postgres://lane:cret-word?@db.test/ledger?sslmode=prefer",
         ] {
             let refused = parse(url).unwrap_err().to_string();
             assert!(!refused.contains("cret-word"), "{refused}");
         }
+        let questioned = parse("postgres://lane:cret-word?@db.test/ledger?sslmode=disable");
+        assert_eq!(
+            questioned.unwrap().to_string(),
+            "postgres://lane@db.test:5432/ledger?sslmode=disable"
+        );
         let option = parse("postgres://lane@db.test/ledger?password=cret-word").unwrap();
         assert!(option.has_password() && !option.to_string().contains("cret-word"));
     }

@@ -222,7 +222,10 @@ fn rows_beyond_the_bound_are_lost_with_a_count_and_all_others_stored_when_the_se
     server.tell("start");
     until("every answer stored or lost", known);
     let (written, lost) = (desk.state().written, desk.state().lost);
-    assert!(written >= CHANGES_QUEUED as u64 && lost >= 2, "{written} and {lost}");
+    assert!(
+        written >= CHANGES_QUEUED as u64 && lost >= 2,
+        "{written} and {lost}"
+    );
     assert_eq!(query(&url, COUNT), format!("0|{written}|1"));
     // The memory knows what the store lost.
     let report = format!("{{\"outcome\":\"pass\",\"request_id\":\"{last}\"}}");
