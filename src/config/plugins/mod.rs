@@ -164,8 +164,8 @@ fn can_keep(store: &Store, authority: Option<&AuthorityKey>) -> Result<(), &'sta
     match store.url {
         StoreUrl::None => Err("needs a store, but store.url is none"),
         StoreUrl::Memory => Ok(()),
-        StoreUrl::Sqlite(_) if authority.is_some() => Ok(()),
-        StoreUrl::Sqlite(_) => Err(
+        StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) if authority.is_some() => Ok(()),
+        StoreUrl::Sqlite(_) | StoreUrl::Postgres(_) => Err(
             "what is stored can only be found again with a key of its own: identity.authority_key_file is \
              required with this store.url",
         ),

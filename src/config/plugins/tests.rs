@@ -148,6 +148,9 @@ fn rows_33_and_36_shapes_that_are_refused() {
         read(
             "store: { url: \"sqlite:a.db\" }\nplugins: { features: [{ id: session-classification, enabled: true }] }",
         ),
+        read(
+            "store: { url: \"postgres://u@h/d\" }\nplugins: { features: [{ id: session-classification, enabled: true }] }",
+        ),
     ] {
         let error = refused.unwrap_err().to_string();
         assert!(

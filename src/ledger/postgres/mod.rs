@@ -11,6 +11,7 @@
 
 mod address;
 mod rows;
+mod sessions;
 
 pub use address::{Database, DatabaseUrlError};
 
@@ -27,6 +28,7 @@ use crate::ledger::conversation::Group;
 use crate::ledger::postgres::rows::storable;
 use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Outcome, Verdict, column};
+use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
 use crate::limits::{
     CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_ANSWER_MS, STORE_CONNECT_MS,
@@ -373,6 +375,10 @@ impl Store for Postgres {
             ];
             Ok(client.execute(&statement, &values).await? == 1)
         })
+    }
+
+    fn sessions(&mut self) -> Box<dyn SessionStore + '_> {
+        Box::new(SessionTable(self))
     }
 
     fn prune(&mut self, keep: Keep) -> Result<bool, StoreError> {

@@ -10,12 +10,13 @@
 mod memory;
 mod positives;
 mod sqlite;
+mod table;
 #[cfg(test)]
 mod tests;
 
 pub(super) use memory::SessionMemory;
 pub use positives::Positives;
-pub(super) use sqlite::SessionTable;
+pub(super) use table::{SCHEMA, SessionDatabase, SessionTable, Stored, Value};
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -8,7 +8,7 @@ CREATE TABLE IF NOT EXISTS session_classification (
     confidence TEXT NOT NULL,
     evidence_code TEXT NOT NULL,
     classification_revision BIGINT NOT NULL,
-    remote_attempts INTEGER NOT NULL,
+    remote_attempts BIGINT NOT NULL,
     remote_lease_id TEXT NOT NULL,
     remote_lease_until BIGINT,
     remote_next_eligible_at BIGINT,

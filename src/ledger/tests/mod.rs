@@ -2,7 +2,7 @@
 
 mod database;
 #[path = "../../../tests/it/support/postgres.rs"]
-mod server;
+pub(super) mod server;
 mod threads;
 
 use std::time::Duration;

@@ -10,40 +10,60 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 
 use crate::classify::*;
+use crate::ledger::postgres::{self, Database, Postgres};
 use crate::ledger::question::pending;
 use crate::ledger::sessions::*;
+use crate::ledger::tests::server::Server;
 use crate::ledger::{Ledger, Place, Storing};
 use crate::limits::{PRUNE_ROWS, SESSIONS_KEPT};
+use crate::tls::Authorities;
 
 /// A store that is driven row by row.
-struct Kept {
-    memory: SessionMemory,
-    table: Option<Connection>,
-    _folder: TempDir,
+enum Kept {
+    Memory(SessionMemory),
+    File(Connection, TempDir),
+    Database(Postgres),
 }
 
 impl Kept {
     fn store(&mut self) -> Box<dyn SessionStore + '_> {
-        match &self.table {
-            Some(connection) => Box::new(SessionTable(connection)),
-            None => Box::new(&mut self.memory),
+        match self {
+            Self::Memory(memory) => Box::new(memory),
+            Self::File(connection, _) => Box::new(SessionTable(&*connection)),
+            Self::Database(postgres) => Box::new(SessionTable(postgres)),
+        }
+    }
+
+    /// Has the database do something by hand.
+    fn tell(&mut self, statement: &str) {
+        match self {
+            Self::Memory(_) => {}
+            Self::File(connection, _) => connection.execute_batch(statement).unwrap(),
+            Self::Database(postgres) => postgres
+                .run(async |client| Ok(client.batch_execute(statement).await?))
+                .unwrap(),
         }
     }
 }
 
-fn stores() -> [Kept; 2] {
-    [false, true].map(|durable| {
-        let folder = TempDir::new().unwrap();
-        let table = durable.then(|| Connection::open(folder.path().join("a.db")).unwrap());
-        let mut kept = Kept {
-            memory: SessionMemory::default(),
-            table,
-            _folder: folder,
-        };
+fn postgres(url: &str) -> Postgres {
+    postgres::open(&Database::parse(url, Authorities::default()).unwrap()).unwrap()
+}
+
+/// Memory, a file and a database, ready.
+fn stores() -> [Kept; 3] {
+    let folder = TempDir::new().unwrap();
+    let connection = Connection::open(folder.path().join("a.db")).unwrap();
+    let mut stores = [
+        Kept::Memory(SessionMemory::default()),
+        Kept::File(connection, folder),
+        Kept::Database(postgres(&Server::shared().database())),
+    ];
+    for kept in &mut stores {
         kept.store().ensure().unwrap();
         kept.store().ensure().unwrap();
-        kept
-    })
+    }
+    stores
 }
 
 const KEY: Key = Key::new(Scope::ALeg, [7; 32]);
@@ -203,43 +223,70 @@ fn row_46_sessions_beyond_the_bound_stay_unknown() {
     assert!(!again.unwrap().1);
 }
 
+/// Asks from eight threads at once, with a connection each, as gateways that share a store have.
+fn granted<D: SessionDatabase>(open: impl Fn() -> D + Sync) -> usize {
+    thread::scope(|scope| {
+        let askers: Vec<_> = (0..8)
+            .map(|number| {
+                let open = &open;
+                scope.spawn(move || {
+                    let lease = named(&format!("lease-{number}"));
+                    let mut table = SessionTable(open());
+                    table.claim(&KEY, &TERMS, lease, at(0)).unwrap().is_ok()
+                })
+            })
+            .collect();
+        let answers = askers.into_iter().map(|asker| asker.join().unwrap());
+        answers.filter(|granted| *granted).count()
+    })
+}
+
 #[test]
 fn row_47_of_many_who_ask_at_once_one_has_the_lease() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("a.db");
-    let open = |path: &std::path::Path| {
-        let connection = Connection::open(path).unwrap();
-        connection.busy_timeout(Duration::from_secs(10)).unwrap();
-        connection
-    };
-    SessionTable(&open(&path)).ensure().unwrap();
-    // A connection each, as gateways that share a file have.
-    let askers: Vec<_> = (0..8)
-        .map(|number| {
-            let path = path.clone();
-            thread::spawn(move || {
-                let connection = open(&path);
-                let lease = named(&format!("lease-{number}"));
-                let claimed = SessionTable(&connection).claim(&KEY, &TERMS, lease, at(0));
-                claimed.unwrap().is_ok()
-            })
-        })
-        .collect();
-    let granted: Vec<_> = askers.into_iter().map(|it| it.join().unwrap()).collect();
-    assert_eq!(granted.iter().filter(|granted| **granted).count(), 1);
-    let connection = open(&path);
-    let record = SessionTable(&connection).load(&KEY).unwrap().unwrap();
-    assert_eq!(record.attempts, 1);
+    for mut kept in stores() {
+        match &kept {
+            // One thread has it.
+            Kept::Memory(_) => continue,
+            Kept::File(_, folder) => {
+                let path = folder.path().join("a.db");
+                let open = || {
+                    let connection = Connection::open(&path).unwrap();
+                    connection.busy_timeout(Duration::from_secs(10)).unwrap();
+                    &*Box::leak(Box::new(connection))
+                };
+                assert_eq!(granted(open), 1);
+            }
+            Kept::Database(_) => {
+                let url = Server::shared().database();
+                kept = Kept::Database(postgres(&url));
+                kept.store().ensure().unwrap();
+                assert_eq!(granted(|| Box::leak(Box::new(postgres(&url)))), 1);
+            }
+        }
+        assert_eq!(load(&mut kept).attempts, 1);
+    }
+}
+
+#[test]
+fn gateways_that_begin_at_once_make_one_table() {
+    let url = Server::shared().database();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| SessionTable(&mut postgres(&url)).ensure().unwrap());
+        }
+    });
+    let mut one = postgres(&url);
+    let mut table = SessionTable(&mut one);
+    table.promote(&KEY, Evidence::Codex, at(0)).unwrap();
+    let mut other = postgres(&url);
+    let known = SessionTable(&mut other).load(&KEY).unwrap().unwrap();
+    assert_eq!(known.classification.evidence(), Some(Evidence::Codex));
 }
 
 #[test]
 fn rows_49_and_50_rows_that_this_program_does_not_write_are_refused() {
-    let folder = TempDir::new().unwrap();
-    let connection = Connection::open(folder.path().join("a.db")).unwrap();
-    let mut table = SessionTable(&connection);
-    table.ensure().unwrap();
-    table.promote(&KEY, Evidence::Codex, at(0)).unwrap();
-    for change in [
+    // What both take.
+    let changes = [
         "kind = 'not_coding'",
         "source = 'local_tooling'",
         "classification_revision = 0",
@@ -249,48 +296,64 @@ fn rows_49_and_50_rows_that_this_program_does_not_write_are_refused() {
         "remote_lease_id = 'a'",
         "remote_lease_until = 5",
         "updated_at = 0",
-        "updated_at = 'x'",
-        "kind = x'ff'",
-        "remote_attempts = 1.5",
-    ] {
-        connection.execute_batch("SAVEPOINT before").unwrap();
-        let update = format!("UPDATE session_classification SET {change}");
-        assert_eq!(connection.execute(&update, []).unwrap(), 1);
-        assert_eq!(table.load(&KEY), Err(SessionError::Refused), "{change}");
-        connection.execute_batch("ROLLBACK TO before").unwrap();
+    ];
+    // What only a file takes.
+    let types = ["updated_at = 'x'", "kind = x'ff'", "remote_attempts = 1.5"];
+    for mut kept in stores() {
+        let types: &[&str] = match kept {
+            Kept::Memory(_) => continue,
+            Kept::File(..) => &types,
+            Kept::Database(_) => &[],
+        };
+        kept.store().promote(&KEY, Evidence::Codex, at(0)).unwrap();
+        for change in changes.iter().chain(types) {
+            kept.tell("BEGIN");
+            kept.tell(&format!("UPDATE session_classification SET {change}"));
+            let loaded = kept.store().load(&KEY);
+            assert_eq!(loaded, Err(SessionError::Refused), "{change}");
+            kept.tell("ROLLBACK");
+        }
+        // Identified and leased at once, which no call makes: the end of that attempt changes nothing.
+        kept.tell(
+            "UPDATE session_classification SET remote_attempts = 1, remote_lease_id = 'a', \
+             remote_lease_until = 9000000000000000",
+        );
+        let claim = Claim {
+            key: KEY,
+            lease: named("a"),
+            attempt: 1,
+            backoff: Duration::ZERO,
+        };
+        let completed = kept.store().complete(&claim, REMOTE, at(1)).unwrap();
+        assert!(completed.stale);
+        assert_eq!(completed.classification.evidence(), Some(Evidence::Codex));
+        // A column of another type, as somebody may make it who has the database.
+        if matches!(kept, Kept::Database(_)) {
+            kept.tell("ALTER TABLE session_classification ALTER COLUMN updated_at TYPE TEXT");
+            assert_eq!(kept.store().load(&KEY), Err(SessionError::Refused));
+        }
     }
-    // Identified and leased at once, which no call makes: the end of that attempt changes nothing.
-    let update = "UPDATE session_classification SET remote_attempts = 1, remote_lease_id = 'a', \
-                  remote_lease_until = 9000000000000000";
-    connection.execute(update, []).unwrap();
-    let claim = Claim {
-        key: KEY,
-        lease: named("a"),
-        attempt: 1,
-        backoff: Duration::ZERO,
-    };
-    let completed = table.complete(&claim, REMOTE, at(1)).unwrap();
-    assert!(completed.stale);
-    assert_eq!(completed.classification.evidence(), Some(Evidence::Codex));
 }
 
 #[test]
 fn sessions_that_have_not_changed_for_as_long_as_rows_stay_are_deleted() {
-    let [mut memory, mut table] = stores();
-    for number in 0..2 * PRUNE_ROWS {
-        let evidence = Evidence::Codex;
-        table
-            .store()
-            .promote(&key(number), evidence, at(0))
-            .unwrap();
+    let [mut memory, durable @ ..] = stores();
+    for mut table in durable {
+        for number in 0..2 * PRUNE_ROWS {
+            let evidence = Evidence::Codex;
+            table
+                .store()
+                .promote(&key(number), evidence, at(0))
+                .unwrap();
+        }
+        claim(&mut table, "a", at(1)).unwrap();
+        assert_eq!(table.store().prune(at(0)), Ok(false));
+        assert_eq!(table.store().prune(at(1)), Ok(true));
+        assert_eq!(table.store().prune(at(1)), Ok(true));
+        assert_eq!(table.store().prune(at(1)), Ok(false));
+        assert_eq!(table.store().load(&key(3)), Ok(None));
+        assert_eq!(load(&mut table).attempts, 1);
     }
-    claim(&mut table, "a", at(1)).unwrap();
-    assert_eq!(table.store().prune(at(0)), Ok(false));
-    assert_eq!(table.store().prune(at(1)), Ok(true));
-    assert_eq!(table.store().prune(at(1)), Ok(true));
-    assert_eq!(table.store().prune(at(1)), Ok(false));
-    assert_eq!(table.store().load(&key(3)), Ok(None));
-    assert_eq!(load(&mut table).attempts, 1);
     // In memory identified sessions stay, as many as there may be.
     memory
         .store()
@@ -300,10 +363,16 @@ fn sessions_that_have_not_changed_for_as_long_as_rows_stay_are_deleted() {
     assert_eq!(load(&mut memory).attempts, 0);
 }
 
-/// Random calls on both stores give the same answers, so that the plain one is the oracle of the other.
+/// Random calls on all stores give the same answers, so that the plain one is the oracle of the others.
 #[test]
-fn both_stores_agree_on_any_sequence_of_calls() {
-    let [mut memory, mut table] = stores();
+fn the_stores_agree_on_any_sequence_of_calls() {
+    let [_, file, database] = stores();
+    agrees_with_memory(file);
+    agrees_with_memory(database);
+}
+
+fn agrees_with_memory(mut table: Kept) {
+    let mut memory = Kept::Memory(SessionMemory::default());
     let mut random = 7_u64;
     let mut next = |below: u64| {
         random = random
