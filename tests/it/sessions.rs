@@ -12,12 +12,13 @@ use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::eventually;
 use crate::support::on_both_drivers;
 use crate::support::origin::{Origin, json as answer};
+use crate::support::postgres::Server;
 
 on_both_drivers!(
     evidence_counts_for_the_turn_that_shows_it_and_for_those_after_it,
     two_clients_that_call_their_conversations_alike_have_two_sessions,
-    a_session_is_known_to_the_next_process_that_has_the_file_and_the_key,
-    a_session_is_known_to_another_process_that_shares_the_file_and_the_key,
+    a_session_is_known_to_the_next_process_that_has_the_store_and_the_key,
+    a_session_is_known_to_another_process_that_shares_the_store_and_the_key,
     a_token_of_the_gateway_is_a_session_and_any_other_is_none,
     a_feature_that_is_off_leaves_no_trace,
     reloads_change_the_policy_and_keep_what_is_known,
@@ -164,61 +165,71 @@ fn two_clients_that_call_their_conversations_alike_have_two_sessions(driver: Dri
 }
 
 fn durable(folder: &TempDir) -> String {
+    let file = folder.path().join("a.db");
+    kept_at(&format!("sqlite:{}", file.display()), folder)
+}
+
+fn kept_at(url: &str, folder: &TempDir) -> String {
     let key = folder.path().join("authority");
     std::fs::write(&key, [b'k'; 40]).unwrap();
     format!(
-        "store: {{ url: \"sqlite:{}\", flush_interval: 10ms }}\nidentity: {{ authority_key_file: \"{}\" }}",
-        folder.path().join("a.db").display(),
+        "store: {{ url: \"{url}\", flush_interval: 10ms }}\nidentity: {{ authority_key_file: \"{}\" }}",
         key.display()
     )
 }
 
-fn a_session_is_known_to_the_next_process_that_has_the_file_and_the_key(driver: Driver) {
-    let origin = provider();
-    let folder = TempDir::new().unwrap();
-    let setup = setup(driver, &origin)
-        .with(&durable(&folder))
-        .with(&feature("{}"));
-    let fields = [&*key(0), "X-Router-Conversation: c"];
-    let gateway = setup.start();
-    let agent = [fields[0], fields[1], "User-Agent: roo-code/3"];
-    turn(&gateway, &mut gateway.connect(), &agent, BODY);
-    assert!(gateway.signal(rustix::process::Signal::TERM).success());
-    let gateway = setup.start();
-    let mut client = gateway.connect();
-    let restored = eventually(|| {
-        let (_, line) = turn(&gateway, &mut client, &fields, BODY);
-        line["session_evidence"] == "client_family.roo"
-    });
-    assert!(restored);
-    // The first process identified it.
-    assert!(!metrics(&gateway).contains("transitions_total"));
+/// A file and a database that processes can share.
+fn shared_places(folder: &TempDir) -> [String; 2] {
+    let database = Server::shared().database();
+    [durable(folder), kept_at(&database, folder)]
 }
 
-fn a_session_is_known_to_another_process_that_shares_the_file_and_the_key(driver: Driver) {
+fn a_session_is_known_to_the_next_process_that_has_the_store_and_the_key(driver: Driver) {
     let origin = provider();
     let folder = TempDir::new().unwrap();
-    let setup = setup(driver, &origin)
-        .with(&durable(&folder))
-        .with(&feature("{}"));
-    let (one, two) = (setup.start(), setup.start());
-    let fields = [&*key(0), "X-Router-Conversation: c"];
-    let agent = [fields[0], fields[1], "User-Agent: hermes/1"];
-    let (_, line) = turn(&two, &mut two.connect(), &fields, BODY);
-    assert_eq!(line["session_kind"], "unknown");
-    turn(&one, &mut one.connect(), &agent, BODY);
-    let known = eventually(|| {
+    for place in shared_places(&folder) {
+        let setup = setup(driver, &origin).with(&place).with(&feature("{}"));
+        let fields = [&*key(0), "X-Router-Conversation: c"];
+        let gateway = setup.start();
+        let agent = [fields[0], fields[1], "User-Agent: roo-code/3"];
+        turn(&gateway, &mut gateway.connect(), &agent, BODY);
+        assert!(gateway.signal(rustix::process::Signal::TERM).success());
+        let gateway = setup.start();
+        let mut client = gateway.connect();
+        let restored = eventually(|| {
+            let (_, line) = turn(&gateway, &mut client, &fields, BODY);
+            line["session_evidence"] == "client_family.roo"
+        });
+        assert!(restored);
+        // The first process identified it.
+        assert!(!metrics(&gateway).contains("transitions_total"));
+    }
+}
+
+fn a_session_is_known_to_another_process_that_shares_the_store_and_the_key(driver: Driver) {
+    let origin = provider();
+    let folder = TempDir::new().unwrap();
+    for place in shared_places(&folder) {
+        let setup = setup(driver, &origin).with(&place).with(&feature("{}"));
+        let (one, two) = (setup.start(), setup.start());
+        let fields = [&*key(0), "X-Router-Conversation: c"];
+        let agent = [fields[0], fields[1], "User-Agent: hermes/1"];
         let (_, line) = turn(&two, &mut two.connect(), &fields, BODY);
-        line["session_evidence"] == "client_family.hermes"
-    });
-    assert!(known);
-    // Of other evidence at the other process the session keeps the first.
-    let other = [fields[0], fields[1], "User-Agent: roo-code/1"];
-    let (_, line) = turn(&two, &mut two.connect(), &other, BODY);
-    assert_eq!(line["session_evidence"], "client_family.hermes");
-    let series = "lip_session_classification_transitions_total";
-    assert_eq!(Exposition::read(&metrics(&one)).sum(series), 1);
-    assert!(!metrics(&two).contains(series));
+        assert_eq!(line["session_kind"], "unknown");
+        turn(&one, &mut one.connect(), &agent, BODY);
+        let known = eventually(|| {
+            let (_, line) = turn(&two, &mut two.connect(), &fields, BODY);
+            line["session_evidence"] == "client_family.hermes"
+        });
+        assert!(known);
+        // Of other evidence at the other process the session keeps the first.
+        let other = [fields[0], fields[1], "User-Agent: roo-code/1"];
+        let (_, line) = turn(&two, &mut two.connect(), &other, BODY);
+        assert_eq!(line["session_evidence"], "client_family.hermes");
+        let series = "lip_session_classification_transitions_total";
+        assert_eq!(Exposition::read(&metrics(&one)).sum(series), 1);
+        assert!(!metrics(&two).contains(series));
+    }
 }
 
 fn a_token_of_the_gateway_is_a_session_and_any_other_is_none(driver: Driver) {

@@ -122,7 +122,7 @@ fn rows_33_and_36_shapes_that_are_refused() {
             "{{ heuristic: {{ ignored_user_agent_prefixes: [{list}] }} }}"
         ))
     };
-    for refused in [
+    for refused in vec![
         session("{ enabled: false }"),
         session("{ mode: automatic }"),
         session("{ mode: 1 }"),

@@ -125,7 +125,13 @@ fn take_ssl_mode(url: &str) -> (Option<String>, String) {
 /// A URL for people, of what has no secret in it.
 fn shown(config: &Config, encrypted: bool) -> String {
     let ports = config.get_ports();
-    let port = |at: usize| ports.get(at).or(ports.first()).copied().unwrap_or(PORT);
+    let port = |at: usize| {
+        ports
+            .get(at)
+            .or_else(|| ports.first())
+            .copied()
+            .unwrap_or(PORT)
+    };
     let hosts = config.get_hosts().iter().enumerate();
     let hosts: Vec<String> = hosts
         .map(|(at, host)| match host {
