@@ -13,6 +13,9 @@ pub const WIDE_BLOCK_BYTES: usize = 256 * 1024;
 /// than the copy (docs/benchmarks.md).
 pub const JOINED_WRITE_BYTES: usize = 2 * 1024;
 
+/// Agents whose tokens have series of their own; what the others cost is one (decisions I6).
+pub const AGENT_SERIES_MAX: usize = 64;
+
 /// Timers that a core keeps for what waits next (100 KiB).
 pub const SPARE_TIMERS: usize = 256;
 

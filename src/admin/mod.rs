@@ -68,7 +68,7 @@ pub enum Readiness {
 }
 
 /// What the ledger says of conversations.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Summed {
     /// This.
     Tree(Box<Tree>),

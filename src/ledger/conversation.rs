@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use serde::Serialize;
 
 use crate::ledger::store::{Store, StoreError};
+use crate::ledger::tokens::TokenSums;
 use crate::limits::{
     CONVERSATION_DEPTH_MAX, CONVERSATION_GROUPS_MAX, CONVERSATION_NODES_MAX, CONVERSATION_ROWS_MAX,
 };
@@ -45,6 +46,9 @@ pub struct Group {
     pub first_at: i64,
     /// The last one.
     pub last_at: i64,
+    /// What they cost.
+    #[serde(flatten)]
+    pub tokens: TokenSums,
 }
 
 /// One conversation.
@@ -75,13 +79,18 @@ pub struct Total {
     pub answered: i64,
     /// The sum of the times to the first byte of these, microseconds.
     pub first_byte_us: i64,
+    /// What they cost.
+    #[serde(flatten)]
+    pub tokens: TokenSums,
 }
 
 /// A conversation with those below it, or a list of conversations.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Tree {
     /// The sums.
     pub total: Total,
+    /// The part of all input that was read from providers' caches; none where no answer gave a count of input.
+    pub cache_share: Option<f64>,
     /// Parents before children.
     pub conversations: Vec<Node>,
     /// There is more than was looked at.
@@ -100,6 +109,7 @@ pub(super) fn sum(store: &mut dyn Store, asked: &Asked) -> Result<Tree, StoreErr
         Some(session) => walk.subtree(session)?,
         None => walk.newest()?,
     }
+    walk.tree.cache_share = walk.tree.total.tokens.cache_share();
     Ok(walk.tree)
 }
 
@@ -183,5 +193,6 @@ impl Total {
         add(&mut self.response_bytes, group.response_bytes);
         add(&mut self.answered, group.answered);
         add(&mut self.first_byte_us, group.first_byte_us);
+        self.tokens.add(&group.tokens);
     }
 }

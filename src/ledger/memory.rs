@@ -7,6 +7,7 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
 use crate::ledger::sessions::{SessionMemory, SessionStore};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
+use crate::ledger::tokens::TokenSums;
 use crate::limits::PRUNE_ROWS;
 
 /// Bytes that a row takes beside its texts: the struct, its share of a ring, and allocations.
@@ -215,6 +216,7 @@ impl Store for Memory {
                     first_byte_us_max: 0,
                     first_at: row.at_ms,
                     last_at: row.at_ms,
+                    tokens: TokenSums::default(),
                 });
                 groups.len() - 1
             });
@@ -229,6 +231,7 @@ impl Store for Memory {
                 group.first_byte_us += first_byte;
                 group.first_byte_us_max = group.first_byte_us_max.max(first_byte);
             }
+            group.tokens.add(&row.tokens());
             group.first_at = group.first_at.min(row.at_ms);
             group.last_at = group.last_at.max(row.at_ms);
         }

@@ -24,6 +24,7 @@ mod sqlite;
 mod store;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod writer;
 
 pub use adoption::Adopted;
@@ -36,6 +37,7 @@ pub use report::{ReportError, parse};
 pub use row::{Answer, NOTHING_READ, Outcome, Verdict, session};
 pub use sessions::{Positives, SessionError, Sessions, minute_of};
 pub use store::StoreError;
+pub use tokens::TokenSums;
 pub use writer::{Place, Storing};
 
 use std::fmt;
@@ -259,6 +261,12 @@ impl Desk {
     #[must_use]
     pub fn trouble(&self) -> Option<StoreError> {
         self.shared.trouble()
+    }
+
+    /// What agents cost that named themselves: a bounded number of them, and the rest as one.
+    #[must_use]
+    pub fn agents(&self) -> Vec<(String, TokenSums)> {
+        self.shared.agents()
     }
 
     /// Everything that is counted.

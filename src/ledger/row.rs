@@ -4,10 +4,12 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::classify::{Evidence, SessionView};
 use crate::dialect::Dialect;
 use crate::identity::{Identity, Inline, Key, KeyKind};
 use crate::limits::ROW_MODEL_BYTES_MAX;
 use crate::observe::{EndReason, Record, RequestId};
+use crate::usage::{State, StopReason, Tokens, Usage};
 
 /// An answer of a provider, as its core knows it when the first byte is about to be sent on.
 #[derive(Clone, Debug)]
@@ -75,6 +77,9 @@ pub(super) struct Decision {
     pub(super) first_byte: Option<Duration>,
     pub(super) duration: Duration,
     pub(super) end: EndReason,
+    pub(super) usage: Option<Usage>,
+    /// None without the feature.
+    pub(super) view: Option<SessionView>,
 }
 
 impl Decision {
@@ -101,6 +106,8 @@ impl Decision {
             first_byte: record.first_byte,
             duration: record.duration,
             end: record.end,
+            usage: record.usage,
+            view: record.view,
         })
     }
 
@@ -112,6 +119,30 @@ impl Decision {
     pub(super) fn agent(&self) -> Option<&str> {
         let agent = self.identity.as_ref()?.agent.as_ref()?;
         Some(agent.as_str())
+    }
+
+    /// How much of its cost is known; none if it was not looked for.
+    pub(super) fn usage(&self) -> Option<&'static str> {
+        self.usage.map(|usage| usage.state.as_str())
+    }
+
+    pub(super) fn stop_reason(&self) -> Option<&'static str> {
+        self.usage?.stop.map(StopReason::as_str)
+    }
+
+    /// Tokens as columns, in the order of [`Tokens::named`].
+    pub(super) fn token_columns(&self) -> [Option<i64>; Tokens::KINDS] {
+        let usage = self.usage.filter(|usage| usage.state != State::Absent);
+        let tokens = usage.unwrap_or_default().tokens.named();
+        tokens.map(|(_, count)| count.map(column))
+    }
+
+    pub(super) fn session_kind(&self) -> Option<&'static str> {
+        self.view.map(|view| view.classification().kind())
+    }
+
+    pub(super) fn session_evidence(&self) -> Option<&'static str> {
+        self.view?.classification().evidence().map(Evidence::as_str)
     }
 
     pub(super) const fn route(&self) -> &'static str {

@@ -14,6 +14,7 @@ use crate::identity::KeyKind;
 use crate::ledger::adoption::{Adopted, Adoption};
 use crate::ledger::row::Decision;
 use crate::ledger::store::StoreError;
+use crate::ledger::tokens::{AgentTokens, TokenSums};
 use crate::meter::{Count, Level};
 
 #[derive(Debug)]
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     /// What is wrong with the store, counted from 1 in the order of [`StoreError::ALL`]; 0 if nothing is.
     trouble: AtomicU8,
     adoption: Mutex<Adoption>,
+    agents: Mutex<AgentTokens>,
 }
 
 impl Shared {
@@ -40,6 +42,7 @@ impl Shared {
             lost: AtomicU64::new(0),
             trouble: AtomicU8::new(0),
             adoption: Mutex::new(Adoption::new(window, clock::now())),
+            agents: Mutex::default(),
         }
     }
 
@@ -68,6 +71,16 @@ impl Shared {
             let principal = row.principal.as_deref().unwrap_or_default();
             adoption.count(row.kind, principal, row.session.as_str(), now);
         }
+        drop(adoption);
+        let mut agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        for row in decisions {
+            agents.count(row);
+        }
+    }
+
+    pub(super) fn agents(&self) -> Vec<(String, TokenSums)> {
+        let agents = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
+        agents.sums()
     }
 
     pub(super) fn adopted(&self) -> [Adopted; KeyKind::ALL.len()] {

@@ -20,10 +20,11 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
 use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
+use crate::ledger::tokens::TokenSums;
 use crate::limits::{CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_BUSY_MS};
 
 /// What makes the next version of the schema out of the one before. Columns are only ever added.
-const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
+const MIGRATIONS: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> Self {
@@ -84,10 +85,13 @@ fn insert_decision(transaction: &Transaction<'_>, row: &Decision) -> rusqlite::R
     let mut statement = transaction.prepare_cached(
         "INSERT INTO route_decisions (observed_at, request_id, principal, session_key, agent, \
          parent_key, dialect, face, route, provider, model, lane, status, request_bytes, \
-         response_bytes, first_byte_us, duration_us, end_reason) \
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
+         response_bytes, first_byte_us, duration_us, end_reason, usage, stop_reason, input_tokens, \
+         output_tokens, cached_tokens, cache_write_tokens, session_kind, session_evidence) \
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, \
+         ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26)",
     )?;
     let dialect = row.dialect.as_str();
+    let [input, output, cached, cache_write] = row.token_columns();
     statement.execute(params![
         row.at_ms,
         row.id.to_string(),
@@ -108,6 +112,14 @@ fn insert_decision(transaction: &Transaction<'_>, row: &Decision) -> rusqlite::R
         row.first_byte.map(micros),
         micros(row.duration),
         row.end.as_str(),
+        row.usage(),
+        row.stop_reason(),
+        input,
+        output,
+        cached,
+        cache_write,
+        row.session_kind(),
+        row.session_evidence(),
     ])
 }
 
@@ -308,8 +320,11 @@ impl Store for Sqlite {
             "SELECT agent, status, COUNT(*), SUM(request_bytes), SUM(response_bytes), \
              COUNT(first_byte_us), COALESCE(SUM(first_byte_us), 0), \
              COALESCE(MAX(first_byte_us), 0), MIN(observed_at), MAX(observed_at), \
-             SUM(COUNT(*)) OVER () \
-             FROM (SELECT agent, status, request_bytes, response_bytes, first_byte_us, observed_at \
+             SUM(COUNT(*)) OVER (), COUNT(NULLIF(usage, 'absent')), \
+             COALESCE(SUM(input_tokens), 0), COALESCE(SUM(output_tokens), 0), \
+             COALESCE(SUM(cached_tokens), 0), COALESCE(SUM(cache_write_tokens), 0) \
+             FROM (SELECT agent, status, request_bytes, response_bytes, first_byte_us, observed_at, \
+             usage, input_tokens, output_tokens, cached_tokens, cache_write_tokens \
              FROM route_decisions WHERE session_key = ?1 AND principal = ?2 \
              ORDER BY observed_at DESC LIMIT ?3) AS newest \
              GROUP BY agent, status ORDER BY agent, status LIMIT ?4",
@@ -331,6 +346,13 @@ impl Store for Sqlite {
                     first_byte_us_max: row.get(7)?,
                     first_at: row.get(8)?,
                     last_at: row.get(9)?,
+                    tokens: TokenSums {
+                        metered: row.get(11)?,
+                        input_tokens: row.get(12)?,
+                        output_tokens: row.get(13)?,
+                        cached_tokens: row.get(14)?,
+                        cache_write_tokens: row.get(15)?,
+                    },
                 })
             })?;
         let groups = groups.collect::<Result<_, _>>()?;

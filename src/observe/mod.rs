@@ -11,8 +11,8 @@ mod recorder;
 
 pub use end::EndReason;
 pub use metrics::{
-    CONTENT_TYPE, CoreMetrics, LedgerScene, Metrics, ProviderMeter, ProviderMetrics, Scene,
-    SessionScene, Told,
+    AgentCost, CONTENT_TYPE, CoreMetrics, LedgerScene, Metrics, ProviderMeter, ProviderMetrics,
+    Scene, SessionScene, Told,
 };
 pub use record::{Destination, Record, RequestId, RequestIds, Way};
 pub use recorder::{AccessLog, Follower, Observer, Recorder};

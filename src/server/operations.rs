@@ -9,14 +9,15 @@ use crate::auth::SESSION_TOKEN_BYTES;
 use crate::classify::{Key, Scope};
 use crate::clock;
 use crate::exchange::Keeping;
-use crate::ledger::{Asked, Desk};
+use crate::ledger::{Asked, Desk, TokenSums};
 use crate::limits::QUESTION_WAIT_MS;
-use crate::observe::{LedgerScene, Scene, SessionScene};
+use crate::observe::{AgentCost, LedgerScene, Scene, SessionScene};
 use crate::server::assemble::Share;
 use crate::server::publish::Published;
 use crate::server::reload::{Control, ReloadError};
 use crate::server::reload_and_report;
 use crate::server::told_to_stop;
+use crate::usage::Tokens;
 
 /// The process as operators see it.
 pub(super) struct Operated {
@@ -54,6 +55,21 @@ fn ledger(desk: &Desk) -> LedgerScene {
         waiting: state.waiting,
         failures: state.failures,
         adopted: state.adopted.map(|it| (it.distinct, it.decisions)),
+        agents: desk.agents().into_iter().map(agent_cost).collect(),
+    }
+}
+
+fn agent_cost((agent, sums): (String, TokenSums)) -> AgentCost {
+    let tokens = Tokens {
+        input: u64::try_from(sums.input_tokens).ok(),
+        output: u64::try_from(sums.output_tokens).ok(),
+        cached: u64::try_from(sums.cached_tokens).ok(),
+        cache_write: u64::try_from(sums.cache_write_tokens).ok(),
+    };
+    AgentCost {
+        agent,
+        tokens: tokens.named().map(|(_, count)| count.unwrap_or(0)),
+        cache_share: sums.cache_share(),
     }
 }
 

@@ -12,9 +12,11 @@ use lanegate::mock::{Mock, Options};
 use serde_json::{Value, json};
 
 use crate::admin::{ADMIN, admin, scrape_after};
+use crate::ledger::operator;
 use crate::support::client::{BODY, CHAT, Response, leave, request};
+use crate::support::exposition::Exposition;
 use crate::support::gateway::{Driver, Gateway, Setup};
-use crate::support::message::Flow;
+use crate::support::message::{Flow, eventually};
 use crate::support::on_both_drivers;
 
 on_both_drivers!(
@@ -22,6 +24,7 @@ on_both_drivers!(
     answers_that_break_off_are_partial,
     only_successful_answers_in_a_dialect_are_read,
     compressed_answers_are_read_and_left_as_they_are,
+    tokens_are_counted_by_agent_and_conversation,
     tokens_are_counted_by_provider_and_kind,
     what_came_is_with_the_client_before_more_is_read,
 );
@@ -188,31 +191,40 @@ fn compressed_answers_are_read_and_left_as_they_are(driver: Driver) {
     }
 }
 
+/// Four answers, two of which say what they cost.
+fn asked_as_agents(gateway: &Gateway) {
+    let mut client = gateway.connect();
+    for (path, file, agent) in [
+        (CHAT, "chat-text-usage-cached.sse", "build"),
+        (CHAT, "chat-text.sse", "title"),
+        (MESSAGES, "messages-text.sse", "build"),
+        (MESSAGES, "messages-error-529.json", "build"),
+    ] {
+        let script = format!("x-mock: file={file}");
+        let agent = format!("X-Router-Agent: {agent}");
+        let fields = [&*script, &*agent, "X-Router-Conversation: a"];
+        client.exchange("POST", &request("POST", path, &fields, BODY.as_bytes()));
+    }
+}
+
+const KINDS: [&str; 4] = ["input", "output", "cached", "cache_write"];
+
 fn tokens_are_counted_by_provider_and_kind(driver: Driver) {
     let mock = mock();
     let gateway = Setup::at(driver, mock.addr()).with(ADMIN).start();
-    let mut client = gateway.connect();
-    for (path, file) in [
-        (CHAT, "chat-text-usage-cached.sse"),
-        (CHAT, "chat-text.sse"),
-        (MESSAGES, "messages-text.sse"),
-        (MESSAGES, "messages-error-529.json"),
-    ] {
-        client.exchange("POST", &scripted(path, &format!("file={file}")));
-    }
+    asked_as_agents(&gateway);
     let page = scrape_after(admin(&gateway), 4);
     let tokens = |provider, kind| {
         page.count(&format!(
             "lanegate_tokens_total{{provider=\"{provider}\",kind=\"{kind}\"}}"
         ))
     };
-    let kinds = ["input", "output", "cached", "cache_write"];
     assert_eq!(
-        kinds.map(|kind| tokens("openai-origin", kind)),
+        KINDS.map(|kind| tokens("openai-origin", kind)),
         [4, 7, 8, 0]
     );
     assert_eq!(
-        kinds.map(|kind| tokens("anthropic-origin", kind)),
+        KINDS.map(|kind| tokens("anthropic-origin", kind)),
         [12, 9, 100, 5]
     );
     let answers = |provider, usage| {
@@ -229,6 +241,48 @@ fn tokens_are_counted_by_provider_and_kind(driver: Driver) {
     );
     assert_eq!(answers("anthropic-origin", "complete"), 1);
     assert_eq!(page.sum("lanegate_answers_total"), 3);
+}
+
+/// As of the four answers of [`asked_as_agents`].
+fn tokens_are_counted_by_agent_and_conversation(driver: Driver) {
+    let mock = mock();
+    let gateway = Setup::at(driver, mock.addr()).with(ADMIN).start();
+    asked_as_agents(&gateway);
+    // The ledger's thread counts them a little later.
+    let mut page = Exposition::default();
+    assert!(eventually(|| {
+        page = scrape_after(admin(&gateway), 4);
+        page.sum("lanegate_agent_tokens_total") == 145
+    }));
+    let agent = |agent, kind| {
+        page.count(&format!(
+            "lanegate_agent_tokens_total{{agent=\"{agent}\",kind=\"{kind}\"}}"
+        ))
+    };
+    assert_eq!(KINDS.map(|kind| agent("build", kind)), [16, 16, 108, 5]);
+    assert_eq!(KINDS.map(|kind| agent("title", kind)), [0; 4]);
+    let share = page.value("lanegate_agent_cache_share{agent=\"build\"}");
+    assert!((share - 0.837).abs() < 1e-9, "{share}");
+    let of_title = "lanegate_agent_cache_share{agent=\"title\"}";
+    assert!(!page.names().contains(of_title), "it said nothing of input");
+    let mut sums = Value::Null;
+    assert!(eventually(|| {
+        let (status, body) = operator(&gateway, "/admin/conversations?conversation=a");
+        assert_eq!(status, 200, "{body}");
+        sums = serde_json::from_str(&body).unwrap();
+        sums["total"]["requests"] == 4
+    }));
+    let total = &sums["total"];
+    let of_total = [
+        "input_tokens",
+        "output_tokens",
+        "cached_tokens",
+        "cache_write_tokens",
+        "metered",
+    ];
+    let of_total: Vec<_> = of_total.iter().map(|key| total[*key].as_i64()).collect();
+    assert_eq!(of_total, [16, 16, 108, 5, 2].map(Some));
+    assert_eq!(sums["cache_share"], 0.837);
 }
 
 /// The provider stops inside an event: all that it sent is with the client, though the event that the

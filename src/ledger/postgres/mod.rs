@@ -30,6 +30,7 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Outcome, Verdict, column};
 use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
+use crate::ledger::tokens::TokenSums;
 use crate::limits::{
     CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_ANSWER_MS, STORE_CONNECT_MS,
     STORE_LOCK_MS, STORE_ROW_BYTES, STORE_STATEMENT_MS,
@@ -37,7 +38,10 @@ use crate::limits::{
 use crate::tls::is_distrust;
 
 /// What makes the next version of the schema out of the one before. Columns are only ever added.
-const MIGRATIONS: [&str; 1] = [include_str!("schema_1.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("schema_1.sql"),
+    include_str!("../schema_2.sql"),
+];
 
 /// Advisory locks (PostgreSQL 17, §13.3.5): any numbers that no other program is likely to have.
 const SCHEMA_LOCK: i64 = 0x6c61_6e65_6761_7401;
@@ -153,6 +157,13 @@ fn group(row: &Row) -> Result<Group, Error> {
         first_byte_us_max: row.try_get(7)?,
         first_at: row.try_get(8)?,
         last_at: row.try_get(9)?,
+        tokens: TokenSums {
+            metered: row.try_get(11)?,
+            input_tokens: row.try_get(12)?,
+            output_tokens: row.try_get(13)?,
+            cached_tokens: row.try_get(14)?,
+            cache_write_tokens: row.try_get(15)?,
+        },
     })
 }
 
@@ -411,8 +422,12 @@ impl Store for Postgres {
             let statement = "SELECT agent, status, COUNT(*), SUM(request_bytes)::BIGINT, \
                  SUM(response_bytes)::BIGINT, COUNT(first_byte_us), \
                  COALESCE(SUM(first_byte_us), 0)::BIGINT, COALESCE(MAX(first_byte_us), 0), \
-                 MIN(observed_at), MAX(observed_at), (SUM(COUNT(*)) OVER ())::BIGINT \
-                 FROM (SELECT agent, status, request_bytes, response_bytes, first_byte_us, observed_at \
+                 MIN(observed_at), MAX(observed_at), (SUM(COUNT(*)) OVER ())::BIGINT, \
+                 COUNT(NULLIF(usage, 'absent')), COALESCE(SUM(input_tokens), 0)::BIGINT, \
+                 COALESCE(SUM(output_tokens), 0)::BIGINT, COALESCE(SUM(cached_tokens), 0)::BIGINT, \
+                 COALESCE(SUM(cache_write_tokens), 0)::BIGINT \
+                 FROM (SELECT agent, status, request_bytes, response_bytes, first_byte_us, observed_at, \
+                 usage, input_tokens, output_tokens, cached_tokens, cache_write_tokens \
                  FROM route_decisions WHERE session_key = $1 AND principal = $2 \
                  ORDER BY observed_at DESC LIMIT $3) AS newest \
                  GROUP BY agent, status ORDER BY agent NULLS FIRST, status LIMIT $4";

@@ -133,6 +133,14 @@ async fn insert_decisions(transaction: &Transaction<'_>, rows: &[&Decision]) -> 
         .number("first_byte_us", |row| row.first_byte.map(micros))
         .number("duration_us", |row| Some(micros(row.duration)))
         .text("end_reason", |row| Some(row.end.as_str()))
+        .text("usage", |row| row.usage())
+        .text("stop_reason", |row| row.stop_reason())
+        .number("input_tokens", |row| row.token_columns()[0])
+        .number("output_tokens", |row| row.token_columns()[1])
+        .number("cached_tokens", |row| row.token_columns()[2])
+        .number("cache_write_tokens", |row| row.token_columns()[3])
+        .text("session_kind", |row| row.session_kind())
+        .text("session_evidence", |row| row.session_evidence())
         .insert(transaction, "route_decisions")
         .await
 }

@@ -1,5 +1,6 @@
 //! The rows of the contract that concern outcomes, by their numbers, on every store.
 
+mod costs;
 mod database;
 #[path = "../../../tests/it/support/postgres.rs"]
 pub(super) mod server;
@@ -399,6 +400,7 @@ fn a_conversation_is_summed_up_with_those_below_it() {
                 response_bytes: 500,
                 answered: 4,
                 first_byte_us: 20_000,
+                tokens: TokenSums::default(),
             }
         );
         assert!(!tree.truncated);

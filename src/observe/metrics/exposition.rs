@@ -123,6 +123,7 @@ impl Collector for Scrape {
         self.exchanges(&mut page)?;
         self.switches(&mut page)?;
         self.conversations(&mut page)?;
+        self.agent_costs(&mut page)?;
         self.ledger(&mut page)?;
         self.agents(&mut page)?;
         self.times(&mut page)?;
@@ -507,6 +508,20 @@ impl Page<'_> {
             Some(value) => ConstGauge::new(value).encode(metric),
             None => Ok(()),
         }
+    }
+
+    /// Levels between 0 and 1.
+    pub(super) fn shares<'a, const N: usize>(
+        &mut self,
+        name: &str,
+        help: &str,
+        series: impl IntoIterator<Item = ([(&'a str, &'a str); N], f64)>,
+    ) -> fmt::Result {
+        let mut metric = self.metric(name, help, MetricType::Gauge)?;
+        for (labels, value) in series {
+            ConstGauge::new(value).encode(metric.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 
     pub(super) fn levels<'a, const N: usize>(

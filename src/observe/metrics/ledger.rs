@@ -6,9 +6,10 @@ use crate::identity::{KeyKind, Named};
 use crate::meter::Count;
 use crate::observe::metrics::exposition::{Page, Scrape};
 use crate::observe::metrics::{CoreMetrics, Told};
+use crate::usage::Tokens;
 
 /// What is true of the ledger at the moment of a scrape.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct LedgerScene {
     /// Whether there is one and its store can be written.
     pub is_available: bool,
@@ -22,6 +23,19 @@ pub struct LedgerScene {
     pub failures: u64,
     /// Conversations and decisions in the window, in the order of [`KeyKind::ALL`].
     pub adopted: [(u64, u64); KeyKind::ALL.len()],
+    /// What agents cost that named themselves; a bounded number of them, the rest as one.
+    pub agents: Vec<AgentCost>,
+}
+
+/// What one agent cost.
+#[derive(Clone, Debug, Default)]
+pub struct AgentCost {
+    /// Its name, as a client gave it.
+    pub agent: String,
+    /// Tokens, in the order of [`Tokens::named`].
+    pub tokens: [u64; Tokens::KINDS],
+    /// The part of its input that was read from a cache; none without input.
+    pub cache_share: Option<f64>,
 }
 
 impl Scrape {
@@ -55,6 +69,30 @@ impl Scrape {
             "identity_header_invalid",
             "Fields of the conversation contract that counted as absent",
             invalid,
+        )
+    }
+
+    pub(super) fn agent_costs(&self, page: &mut Page<'_>) -> fmt::Result {
+        let agents = &self.scene.ledger.agents;
+        let tokens = agents.iter().flat_map(|cost| {
+            let kinds = Tokens::default().named().into_iter().zip(cost.tokens);
+            kinds.map(|((kind, _), tokens)| {
+                ([("agent", cost.agent.as_str()), ("kind", kind)], tokens)
+            })
+        });
+        page.counts(
+            "agent_tokens",
+            "Tokens that answers to an agent cost, for the first 64 agents that named themselves; the kinds do not \
+             overlap",
+            tokens,
+        )?;
+        let shares = agents
+            .iter()
+            .filter_map(|cost| Some(([("agent", cost.agent.as_str())], cost.cache_share?)));
+        page.shares(
+            "agent_cache_share",
+            "Share of an agent's input that was read from a provider's cache",
+            shares,
         )
     }
 

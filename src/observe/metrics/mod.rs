@@ -28,7 +28,7 @@ use crate::switch::Switch;
 use crate::usage::{State, Tokens, Usage};
 
 pub use exposition::{CONTENT_TYPE, Scene};
-pub use ledger::LedgerScene;
+pub use ledger::{AgentCost, LedgerScene};
 pub use sessions::SessionScene;
 
 /// Values of the label `dialect`: the dialects, and paths without one.

@@ -123,9 +123,9 @@ impl Exposition {
     pub(crate) fn sum(&self, family: &str) -> u64 {
         let of_family = |series: &str| series.split('{').next() == Some(family);
         let values = self.series.iter().filter(|(series, _)| of_family(series));
-        format!("{:.0}", values.map(|(_, value)| value).sum::<f64>())
-            .parse()
-            .unwrap()
+        // Not `sum`: that of no series is -0.
+        let sum = values.fold(0.0, |sum, (_, value)| sum + value);
+        format!("{sum:.0}").parse().unwrap()
     }
 
     /// All series without their values, but for the one that is there only when there is something to say.
