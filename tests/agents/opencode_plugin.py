@@ -15,9 +15,13 @@ import json
 import os
 import re
 import socket
+import sqlite3
 import sys
+import tempfile
+import time
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -29,7 +33,7 @@ from turn import Outcome, take
 HERE = Path(__file__).resolve().parent
 sys.path.append(str(HERE.parent / "clients"))
 
-from processes import Gateway  # noqa: E402
+from processes import Gateway, free_port  # noqa: E402
 from report import Labelled, Report  # noqa: E402
 
 PLUGIN = HERE.parent.parent / "deploy" / "opencode-plugin"
@@ -41,6 +45,8 @@ server:
   listen: ["127.0.0.1:0"]
   driver: {driver}
 timeouts: {{ drain: 5s, linger: 2s }}
+store: {{ url: "sqlite:LEDGER", flush_interval: 50ms }}
+admin: {{ listen: "127.0.0.1:ADMIN" }}
 clients:
   - {{ name: opencode, key_env: LANEGATE_AGENTS_CLIENT_KEY }}
 providers:
@@ -56,6 +62,48 @@ ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 IDENTITY = ("x-router-conversation", "x-router-agent", "x-router-parent")
 # Agents that opencode asks beside the conversation.
 BESIDE = {"title", "summary"}
+# From the end of a run to its last row.
+ROWS_SECONDS_MAX = 10
+OUTCOMES = "SELECT COUNT(*) FROM (SELECT client_outcome FROM energy_observations UNION ALL \
+SELECT client_outcome FROM local_energy_observations) WHERE client_outcome IS NOT NULL"
+
+
+class Ledger:
+    """The gateway's ledger, and what its admin listener counts."""
+
+    def __init__(self, file: Path, gateway: Gateway, admin: str) -> None:
+        self._file, self._gateway, self._admin = file, gateway, admin
+        self._decisions = self._outcomes = 0
+
+    def rows(self, question: str, *values: object) -> list[tuple]:
+        with closing(sqlite3.connect(f"file:{self._file}?mode=ro", uri=True)) as ledger:
+            return ledger.execute(question, values).fetchall()
+
+    def decided(self, calls: int) -> list[tuple]:
+        """What the run left: `(session_key, agent, parent_key, count)`, once there is a row for each call."""
+        give_up = time.monotonic() + ROWS_SECONDS_MAX
+        while True:
+            question = "SELECT session_key, agent, parent_key, COUNT(*) FROM route_decisions WHERE id > ? GROUP BY 1, 2, 3"
+            rows = self.rows(question, self._decisions)
+            if sum(row[3] for row in rows) >= calls or time.monotonic() > give_up:
+                [(self._decisions,)] = self.rows("SELECT COALESCE(MAX(id), 0) FROM route_decisions")
+                return rows
+            time.sleep(0.05)
+
+    def outcomes(self) -> int:
+        """How many answers have an outcome that had none before the run."""
+        [(outcomes,)] = self.rows(OUTCOMES)
+        new, self._outcomes = outcomes - self._outcomes, outcomes
+        return new
+
+    def metric(self, series: str) -> float:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(f"{self._admin}/metrics", timeout=5) as page:
+            lines = page.read().decode().splitlines()
+        return next(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{series} "))
+
+    def conflicts(self) -> int:
+        lines = (line for line in self._gateway.log().splitlines() if line.startswith("{"))
+        return sum(json.loads(line).get("status") == 409 for line in lines)
 
 
 @dataclass(frozen=True)
@@ -96,22 +144,32 @@ def main() -> int:
         Setup("older plugin alone", ours=None, older=True),
     )
     for driver, setups in (("epoll", [alone, beside]), ("io_uring", [alone, without])):
-        with way(binary, driver) as (recorder, provider, nowhere):
+        with way(binary, driver) as (recorder, provider, ledger, nowhere):
             for setup in setups:
                 turn = run(setup, packages, recorder, provider, nowhere)
-                judge(turn, "--outcomes" in sys.argv, report.labelled(driver, setup.name))
+                check = report.labelled(driver, setup.name)
+                judge(turn, "--outcomes" in sys.argv, check)
+                judge_ledger(turn, ledger, check)
     print(f"{report.passed} passed, {report.failed} failed")
     return 1 if report.failed or not report.passed else 0
 
 
 @contextmanager
-def way(binary: Path, driver: str) -> Iterator[tuple[Recorder, Foreman, str]]:
+def way(binary: Path, driver: str) -> Iterator[tuple[Recorder, Foreman, Ledger, str]]:
     """Everything that a run goes through; the last is the address of nobody, for what opencode asks elsewhere."""
-    with socket.socket() as closed, Foreman() as provider, Recorder() as recorder:
+    with (
+        socket.socket() as closed,
+        Foreman() as provider,
+        Recorder() as recorder,
+        tempfile.TemporaryDirectory(prefix="lanegate-ledger-") as folder,
+    ):
         closed.bind(("127.0.0.1", 0))
-        with Gateway(binary, driver, provider.url, CONFIGURATION) as gateway:
+        file, port = Path(folder) / "ledger.db", free_port()
+        configuration = CONFIGURATION.replace("LEDGER", str(file)).replace("ADMIN", str(port))
+        with Gateway(binary, driver, provider.url, configuration) as gateway:
             recorder.target = gateway.url
-            yield recorder, provider, f"http://127.0.0.1:{closed.getsockname()[1]}"
+            ledger = Ledger(file, gateway, f"http://127.0.0.1:{port}")
+            yield recorder, provider, ledger, f"http://127.0.0.1:{closed.getsockname()[1]}"
 
 
 def run(setup: Setup, packages: Path, recorder: Recorder, provider: Foreman, nowhere: str) -> Turn:
@@ -210,6 +268,25 @@ def judge_report(turn: Turn, check: Labelled) -> None:
         check("it says how they went, and nothing else", body, expected)
         check("it says how long they took", isinstance(duration, int) and duration > 0, True)
         check("it has the plugin's key", report.field("x-lanegate-key"), CLIENT_KEY)
+
+
+def judge_ledger(turn: Turn, ledger: Ledger, check: Labelled) -> None:
+    """What the gateway wrote down, against what it was sent."""
+    rows = ledger.decided(len(turn.calls))
+    check("the ledger has a row for every call", sum(row[3] for row in rows), len(turn.calls))
+    check("no report met another", ledger.conflicts(), 0)
+    if not turn.setup.ours:
+        keys = {row[0] for row in rows}
+        check("without the plugin no conversation has a name", {key.startswith("c:") for key in keys}, {False})
+        return
+    said = {tuple(call.field(name) for name in IDENTITY) for call in turn.calls}
+    key = "c:{}".format
+    expected = {(key(session), agent, parent and key(parent)) for session, agent, parent in said}
+    check("its rows say who spoke to whom", {row[:3] for row in rows}, expected)
+    check("several conversations are named", len({row[0] for row in rows}) >= 3, True)
+    check("one test command is one outcome", ledger.outcomes(), 1)
+    share = ledger.metric('lanegate_conversations_distinct{kind="client"}')
+    check("the named conversations are counted", share >= 3, True)
 
 
 if __name__ == "__main__":
