@@ -42,6 +42,7 @@ mod retry;
 mod routing;
 mod routing_rules;
 mod sessions;
+mod sessions_shared;
 mod support;
 mod switches;
 mod tls;

@@ -12,13 +12,10 @@ use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::eventually;
 use crate::support::on_both_drivers;
 use crate::support::origin::{Origin, json as answer};
-use crate::support::postgres::Server;
 
 on_both_drivers!(
     evidence_counts_for_the_turn_that_shows_it_and_for_those_after_it,
     two_clients_that_call_their_conversations_alike_have_two_sessions,
-    a_session_is_known_to_the_next_process_that_has_the_store_and_the_key,
-    a_session_is_known_to_another_process_that_shares_the_store_and_the_key,
     a_token_of_the_gateway_is_a_session_and_any_other_is_none,
     a_feature_that_is_off_leaves_no_trace,
     reloads_change_the_policy_and_keep_what_is_known,
@@ -34,7 +31,7 @@ on_both_drivers!(
 const KEYS: [&str; 2] = ["key-of-client-one-0001", "key-of-client-two-0002"];
 const CLUSTER: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}],"tools":[{"type":"function","function":{"name":"read_file"}},{"type":"function","function":{"name":"edit"}},{"type":"function","function":{"name":"bash"}}]}"#;
 
-fn provider() -> Origin {
+pub(crate) fn provider() -> Origin {
     Origin::start(|caller| {
         while caller.request().is_some() {
             caller.reply(&answer(200, "{\"id\":\"a\"}")).unwrap();
@@ -47,13 +44,13 @@ fn clients() -> String {
         .to_owned()
 }
 
-fn feature(config: &str) -> String {
+pub(crate) fn feature(config: &str) -> String {
     format!(
         "plugins: {{ features: [{{ id: session-classification, enabled: true, config: {config} }}, {{ id: agent-family, enabled: true }}] }}"
     )
 }
 
-fn setup(driver: Driver, origin: &Origin) -> Setup {
+pub(crate) fn setup(driver: Driver, origin: &Origin) -> Setup {
     Setup::in_front_of(driver, origin)
         .with(&clients())
         .variable("ONE", KEYS[0])
@@ -61,7 +58,12 @@ fn setup(driver: Driver, origin: &Origin) -> Setup {
 }
 
 /// One turn of a client; its answer and its access line.
-fn turn(gateway: &Gateway, client: &mut Client, fields: &[&str], body: &str) -> (Response, Value) {
+pub(crate) fn turn(
+    gateway: &Gateway,
+    client: &mut Client,
+    fields: &[&str],
+    body: &str,
+) -> (Response, Value) {
     let answer = client.exchange("POST", &request("POST", CHAT, fields, body.as_bytes()));
     assert_eq!(answer.status, 200, "{answer:#?}");
     let id = answer.head.value("x-lanegate-request-id").unwrap();
@@ -69,7 +71,7 @@ fn turn(gateway: &Gateway, client: &mut Client, fields: &[&str], body: &str) -> 
     (answer, line)
 }
 
-fn key(number: usize) -> String {
+pub(crate) fn key(number: usize) -> String {
     format!("Authorization: Bearer {}", KEYS[number])
 }
 
@@ -82,7 +84,7 @@ fn operator(gateway: &Gateway, path: &str) -> (u16, String) {
     (answer.status, String::from_utf8(answer.body).unwrap())
 }
 
-fn metrics(gateway: &Gateway) -> String {
+pub(crate) fn metrics(gateway: &Gateway) -> String {
     operator(gateway, "/metrics").1
 }
 
@@ -164,72 +166,18 @@ fn two_clients_that_call_their_conversations_alike_have_two_sessions(driver: Dri
     assert_eq!(other["session_kind"], "unknown");
 }
 
-fn durable(folder: &TempDir) -> String {
+pub(crate) fn durable(folder: &TempDir) -> String {
     let file = folder.path().join("a.db");
     kept_at(&format!("sqlite:{}", file.display()), folder)
 }
 
-fn kept_at(url: &str, folder: &TempDir) -> String {
+pub(crate) fn kept_at(url: &str, folder: &TempDir) -> String {
     let key = folder.path().join("authority");
     std::fs::write(&key, [b'k'; 40]).unwrap();
     format!(
         "store: {{ url: \"{url}\", flush_interval: 10ms }}\nidentity: {{ authority_key_file: \"{}\" }}",
         key.display()
     )
-}
-
-/// A file and a database that processes can share.
-fn shared_places(folder: &TempDir) -> [String; 2] {
-    let database = Server::shared().database();
-    [durable(folder), kept_at(&database, folder)]
-}
-
-fn a_session_is_known_to_the_next_process_that_has_the_store_and_the_key(driver: Driver) {
-    let origin = provider();
-    let folder = TempDir::new().unwrap();
-    for place in shared_places(&folder) {
-        let setup = setup(driver, &origin).with(&place).with(&feature("{}"));
-        let fields = [&*key(0), "X-Router-Conversation: c"];
-        let gateway = setup.start();
-        let agent = [fields[0], fields[1], "User-Agent: roo-code/3"];
-        turn(&gateway, &mut gateway.connect(), &agent, BODY);
-        assert!(gateway.signal(rustix::process::Signal::TERM).success());
-        let gateway = setup.start();
-        let mut client = gateway.connect();
-        let restored = eventually(|| {
-            let (_, line) = turn(&gateway, &mut client, &fields, BODY);
-            line["session_evidence"] == "client_family.roo"
-        });
-        assert!(restored);
-        // The first process identified it.
-        assert!(!metrics(&gateway).contains("transitions_total"));
-    }
-}
-
-fn a_session_is_known_to_another_process_that_shares_the_store_and_the_key(driver: Driver) {
-    let origin = provider();
-    let folder = TempDir::new().unwrap();
-    for place in shared_places(&folder) {
-        let setup = setup(driver, &origin).with(&place).with(&feature("{}"));
-        let (one, two) = (setup.start(), setup.start());
-        let fields = [&*key(0), "X-Router-Conversation: c"];
-        let agent = [fields[0], fields[1], "User-Agent: hermes/1"];
-        let (_, line) = turn(&two, &mut two.connect(), &fields, BODY);
-        assert_eq!(line["session_kind"], "unknown");
-        turn(&one, &mut one.connect(), &agent, BODY);
-        let known = eventually(|| {
-            let (_, line) = turn(&two, &mut two.connect(), &fields, BODY);
-            line["session_evidence"] == "client_family.hermes"
-        });
-        assert!(known);
-        // Of other evidence at the other process the session keeps the first.
-        let other = [fields[0], fields[1], "User-Agent: roo-code/1"];
-        let (_, line) = turn(&two, &mut two.connect(), &other, BODY);
-        assert_eq!(line["session_evidence"], "client_family.hermes");
-        let series = "lip_session_classification_transitions_total";
-        assert_eq!(Exposition::read(&metrics(&one)).sum(series), 1);
-        assert!(!metrics(&two).contains(series));
-    }
 }
 
 fn a_token_of_the_gateway_is_a_session_and_any_other_is_none(driver: Driver) {
@@ -323,7 +271,7 @@ fn reloads_change_the_policy_and_keep_what_is_known(driver: Driver) {
     assert_eq!(line["session_evidence"], "client_family.codex");
 }
 
-fn asking(at: SocketAddr) -> String {
+pub(crate) fn asking(at: SocketAddr) -> String {
     feature(&format!(
         "{{ mode: hybrid, remote: {{ provider: jev, api_key_env: ONE, timeout: 10s, max_attempts_per_session: 1, \
          lease_ttl: 20s, retry_backoff: 0s, positive_threshold: 0.9, endpoint: \"http://{at}/v1/systemone\" }} }}"
@@ -378,12 +326,14 @@ fn neither_a_store_that_fails_nor_a_service_that_hangs_holds_a_request(driver: D
     assert!(refused && Exposition::read(&metrics(&gateway)).count(busy) > 0);
 }
 
+pub(crate) const IDENTIFIES: &str =
+    r#"{"model":"m","answers":{"is_coding_agent_session":{"type":"noul","noul":0.95}},"usage":{}}"#;
+
 fn the_service_identifies_a_session_for_its_next_turn(driver: Driver) {
     let origin = provider();
     let service = Origin::start(|caller| {
         while caller.request().is_some() {
-            let said = r#"{"model":"m","answers":{"is_coding_agent_session":{"type":"noul","noul":0.95}},"usage":{}}"#;
-            caller.reply(&answer(200, said)).unwrap();
+            caller.reply(&answer(200, IDENTIFIES)).unwrap();
         }
     });
     let gateway = setup(driver, &origin)
