@@ -213,6 +213,8 @@ fn check(path: &std::path::Path) -> ExitCode {
             if let Some(shortage) = lanegate::server::shortage(&config) {
                 say(&format!("# {shortage}"));
             }
+            // Not on standard output, which is a configuration.
+            eprintln!("lanegate: {} is valid", path.display());
             ExitCode::SUCCESS
         }
         Err(error) => failed(USAGE, &error.to_string()),

@@ -155,6 +155,37 @@ fn flags_of_a_provider_beat_the_file() {
     assert!(config.warnings.is_empty());
 }
 
+/// What a first configuration gets wrong, and what is on purpose.
+#[test]
+fn what_is_valid_and_most_likely_not_meant_is_warned_of() {
+    let warnings = |keys: &str, variables: &[(&str, &str)]| {
+        let text = provider("a", keys).replace("http://127.0.0.1:1", "http://127.0.0.1:1/api/v1");
+        read(&text, variables).unwrap().warnings
+    };
+    let [version] = &warnings(", auth: none", &[])[..] else {
+        panic!("one warning");
+    };
+    assert!(
+        version.starts_with("line 1: providers[0].base_url: ends in /v1"),
+        "{version}"
+    );
+    assert!(!version.contains("127.0.0.1"), "{version}");
+    let unset = warnings(", secret_env: A_KEY", &[("A_KEY", " ")]);
+    assert!(
+        unset
+            .iter()
+            .any(|it| it.contains("secret_env: the environment variable A_KEY is unset or blank")),
+        "{unset:?}"
+    );
+    for (keys, variables) in [
+        (", secret_env: A_KEY", &[("A_KEY", "secret")][..]),
+        (", secret_env: A_KEY, auth: passthrough", &[]),
+        ("", &[]),
+    ] {
+        assert_eq!(warnings(keys, variables).len(), 1, "{keys}");
+    }
+}
+
 #[test]
 fn values_that_cannot_be_read_are_warned_of_once_and_change_nothing() {
     let text = provider("a", ", enabled: true");

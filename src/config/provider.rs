@@ -132,6 +132,11 @@ fn one(
     let (default, enabled, forwarding) = flags(reader, section, (named, sources));
     let auth = auth(reader, section, (named, dialect, sources), &mut credential);
     let (name, dialect, base_url) = (name?, dialect?, base_url?);
+    if base_url.prefix.ends_with("/v1") {
+        // As SDKs want it, which put no version in front of their paths. What is behind it stays possible.
+        let what = "ends in /v1, which the path of a request has already: the provider is asked for /v1/v1/...";
+        reader.note(section, "base_url", what);
+    }
     if anthropic_version.is_some() && dialect != ProviderDialect::Anthropic {
         let line = section.line_of(&["anthropic_version"]);
         let what = "only for `dialect: anthropic`";
@@ -412,6 +417,15 @@ fn auth(
             None => "`managed` needs a credential: give secret_env or secret_file".to_owned(),
         };
         reader.fail(section.line_of(&["auth"]), section.path_of("auth"), what);
+    }
+    if let (Mode::Unset, None, Some(name)) = (mode, &credential.secret, &credential.env)
+        && !credential.failed
+    {
+        let what = format!(
+            "the environment variable {name} is unset or blank: the credentials of clients are passed on. \
+             `auth: passthrough` says that this is meant, `auth: managed` that it is not"
+        );
+        reader.note(section, "secret_env", &what);
     }
     ProviderAuth::new(mode, credential.secret.clone(), scheme, header)
 }

@@ -90,6 +90,14 @@ impl Reader {
         self.warnings.push(warning);
     }
 
+    /// Notes that a value is valid and most likely not what was meant.
+    pub(super) fn note(&mut self, section: &Section<'_>, key: &str, what: &str) {
+        let path = section.path_of(key);
+        let line = section.line_of(&[key]);
+        let place = line.map_or(String::new(), |line| format!("line {line}: "));
+        self.warnings.push(format!("{place}{path}: {what}"));
+    }
+
     /// Opens a mapping: refuses unknown and repeated keys, and anything that is no mapping.
     pub(super) fn section<'a>(
         &mut self,
