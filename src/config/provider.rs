@@ -132,16 +132,11 @@ fn one(
     let (default, enabled, forwarding) = flags(reader, section, (named, sources));
     let auth = auth(reader, section, (named, dialect, sources), &mut credential);
     let (name, dialect, base_url) = (name?, dialect?, base_url?);
-    if base_url.prefix.ends_with("/v1") {
-        // As SDKs want it, which put no version in front of their paths. What is behind it stays possible.
-        let what = "ends in /v1, which the path of a request has already: the provider is asked for /v1/v1/...";
-        reader.note(section, "base_url", what);
-    }
-    if anthropic_version.is_some() && dialect != ProviderDialect::Anthropic {
-        let line = section.line_of(&["anthropic_version"]);
-        let what = "only for `dialect: anthropic`";
-        reader.fail(line, section.path_of("anthropic_version"), what);
-    }
+    judge_versions(
+        reader,
+        section,
+        (dialect, &base_url, anthropic_version.is_some()),
+    );
     let default_idle = if base_url.tls {
         KEEPALIVE_IDLE_TLS
     } else {
@@ -169,6 +164,24 @@ fn one(
         models,
         list,
     })
+}
+
+/// Versions where they do not belong.
+fn judge_versions(
+    reader: &mut Reader,
+    section: &Section<'_>,
+    (dialect, base_url, has_version): (ProviderDialect, &BaseUrl, bool),
+) {
+    if base_url.prefix.ends_with("/v1") {
+        // As SDKs want it, whose paths begin after the version. A provider may be behind such a path all the same.
+        let what = "ends in /v1, which the path of a request has already: the provider is asked for /v1/v1/...";
+        reader.note(section, "base_url", what);
+    }
+    if has_version && dialect != ProviderDialect::Anthropic {
+        let line = section.line_of(&["anthropic_version"]);
+        let what = "only for `dialect: anthropic`";
+        reader.fail(line, section.path_of("anthropic_version"), what);
+    }
 }
 
 /// `default`, `enabled` and `session_forwarding`: from the variables of the provider, else from the file.
