@@ -293,9 +293,11 @@ pub fn patch_agrees(body: &[u8], replacement: &str) {
             *value = Some(replacement.to_owned());
         }
     }
+    let mut found = naive::facts(Dialect::Chat, &spliced).unwrap();
+    if edited.fingerprint.is_none() {
+        // It was not known because of a character in what is replaced.
+        found.fingerprint = None;
+    }
     let shown = String::from_utf8_lossy(&spliced);
-    assert!(
-        naive::facts(Dialect::Chat, &spliced) == Some(edited),
-        "{shown}"
-    );
+    assert!(found == edited, "{shown}");
 }
