@@ -172,11 +172,7 @@ impl Turning {
             Session::Kept(key) => self.turn_to(Some(key)),
             Session::Connection => self.turn_to(None),
         }
-        let found = self.recall(core);
-        let found = found.or_else(|| {
-            let evidence = policy.promotes(local)?;
-            Some(self.promote(core, evidence))
-        });
+        let found = self.find(core, policy, local);
         self.conclude(core, policy, found, record)
     }
 
@@ -190,6 +186,14 @@ impl Turning {
                 ..Self::default()
             };
         }
+    }
+
+    /// What is known of the session, or is now by this evidence.
+    fn find(&mut self, core: &Core, policy: &Policy, local: Local) -> Option<Outcome> {
+        self.recall(core).or_else(|| {
+            let evidence = policy.promotes(local)?;
+            Some(self.promote(core, evidence))
+        })
     }
 
     /// What is known of the session: what the store accepted, which may differ from what this connection showed
@@ -288,11 +292,7 @@ impl Turning {
             marked: open.marked,
         };
         let local = policy.evaluate(turn);
-        let found = self.recall(core);
-        let found = found.or_else(|| {
-            let evidence = policy.promotes(local)?;
-            Some(self.promote(core, evidence))
-        });
+        let found = self.find(core, policy, local);
         let found = found.unwrap_or_else(|| {
             let input = remote_input(open.dialect, turn, local);
             self.ask(features, policy, (input, local))

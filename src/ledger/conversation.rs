@@ -51,6 +51,35 @@ pub struct Group {
     pub tokens: TokenSums,
 }
 
+impl Group {
+    /// Reads the columns that [`Store::groups`] asks a database for; `number` gives one by its place, the first
+    /// of which is the agent's.
+    pub(super) fn read<E>(
+        agent: Option<String>,
+        number: impl Fn(usize) -> Result<i64, E>,
+    ) -> Result<Self, E> {
+        Ok(Self {
+            agent,
+            status: number(1)?,
+            requests: number(2)?,
+            request_bytes: number(3)?,
+            response_bytes: number(4)?,
+            answered: number(5)?,
+            first_byte_us: number(6)?,
+            first_byte_us_max: number(7)?,
+            first_at: number(8)?,
+            last_at: number(9)?,
+            tokens: TokenSums {
+                metered: number(11)?,
+                input_tokens: number(12)?,
+                output_tokens: number(13)?,
+                cached_tokens: number(14)?,
+                cache_write_tokens: number(15)?,
+            },
+        })
+    }
+}
+
 /// One conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Node {

@@ -130,10 +130,14 @@ impl Decision {
         self.usage?.stop.map(StopReason::as_str)
     }
 
+    /// What its answer said of its cost.
+    pub(super) fn known_usage(&self) -> Option<Usage> {
+        self.usage.filter(|usage| usage.state != State::Absent)
+    }
+
     /// Tokens as columns, in the order of [`Tokens::named`].
     pub(super) fn token_columns(&self) -> [Option<i64>; Tokens::KINDS] {
-        let usage = self.usage.filter(|usage| usage.state != State::Absent);
-        let tokens = usage.unwrap_or_default().tokens.named();
+        let tokens = self.known_usage().unwrap_or_default().tokens.named();
         tokens.map(|(_, count)| count.map(column))
     }
 

@@ -20,7 +20,6 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Decision, Observation, Outcome, Verdict, column, micros};
 use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
-use crate::ledger::tokens::TokenSums;
 use crate::limits::{CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_BUSY_MS};
 
 /// What makes the next version of the schema out of the one before. Columns are only ever added.
@@ -335,25 +334,7 @@ impl Store for Sqlite {
         let groups =
             statement.query_map(params![session, principal, most, groups_most], |row| {
                 found = row.get(10)?;
-                Ok(Group {
-                    agent: row.get(0)?,
-                    status: row.get(1)?,
-                    requests: row.get(2)?,
-                    request_bytes: row.get(3)?,
-                    response_bytes: row.get(4)?,
-                    answered: row.get(5)?,
-                    first_byte_us: row.get(6)?,
-                    first_byte_us_max: row.get(7)?,
-                    first_at: row.get(8)?,
-                    last_at: row.get(9)?,
-                    tokens: TokenSums {
-                        metered: row.get(11)?,
-                        input_tokens: row.get(12)?,
-                        output_tokens: row.get(13)?,
-                        cached_tokens: row.get(14)?,
-                        cache_write_tokens: row.get(15)?,
-                    },
-                })
+                Group::read(row.get(0)?, |column| row.get(column))
             })?;
         let groups = groups.collect::<Result<_, _>>()?;
         Ok((groups, usize::try_from(found).unwrap_or(0)))

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::ledger::row::{Decision, column};
+use crate::ledger::row::Decision;
 use crate::limits::AGENT_SERIES_MAX;
-use crate::usage::State;
 
 /// Tokens of some decisions. What nobody said adds nothing; how many said something is `metered`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -56,16 +55,19 @@ fn thousandths(part: i64, all: i64) -> f64 {
 impl Decision {
     /// What its answer cost.
     pub(super) fn tokens(&self) -> TokenSums {
-        let Some(usage) = self.usage.filter(|usage| usage.state != State::Absent) else {
-            return TokenSums::default();
-        };
-        let sum = |count: Option<u64>| column(count.unwrap_or(0));
+        let columns = self.token_columns();
+        let [
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+            cache_write_tokens,
+        ] = columns.map(Option::unwrap_or_default);
         TokenSums {
-            metered: 1,
-            input_tokens: sum(usage.tokens.input),
-            output_tokens: sum(usage.tokens.output),
-            cached_tokens: sum(usage.tokens.cached),
-            cache_write_tokens: sum(usage.tokens.cache_write),
+            metered: self.known_usage().is_some().into(),
+            input_tokens,
+            output_tokens,
+            cached_tokens,
+            cache_write_tokens,
         }
     }
 }

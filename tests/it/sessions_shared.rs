@@ -97,10 +97,8 @@ fn of_two_processes_that_share_a_store_one_asks_the_service(driver: Driver) {
         let fields = [&*key(0), "X-Router-Conversation: c"];
         let refused = |gateway: &Gateway| {
             let busy = "lip_session_classification_remote_total{outcome=\"lease_busy\"}";
-            metrics(gateway).lines().any(|line| {
-                let value = line.strip_prefix(busy);
-                value.is_some_and(|value| value.trim() != "0")
-            })
+            let page = Exposition::read(&metrics(gateway));
+            page.names().contains(busy) && page.count(busy) > 0
         };
         // Until the one that has no lease was told so by the store, and a while of that.
         assert!(eventually(|| {

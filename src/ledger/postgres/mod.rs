@@ -30,7 +30,6 @@ use crate::ledger::question::Found;
 use crate::ledger::row::{Change, Outcome, Verdict, column};
 use crate::ledger::sessions::{SessionStore, SessionTable};
 use crate::ledger::store::{Candidates, Keep, Store, StoreError, Table};
-use crate::ledger::tokens::TokenSums;
 use crate::limits::{
     CONVERSATION_GROUPS_MAX, CONVERSATION_ROWS_MAX, PRUNE_ROWS, STORE_ANSWER_MS, STORE_CONNECT_MS,
     STORE_LOCK_MS, STORE_ROW_BYTES, STORE_STATEMENT_MS,
@@ -145,28 +144,6 @@ fn found(row: &Row, table: Table) -> Result<Found, Error> {
     })
 }
 
-fn group(row: &Row) -> Result<Group, Error> {
-    Ok(Group {
-        agent: row.try_get(0)?,
-        status: row.try_get(1)?,
-        requests: row.try_get(2)?,
-        request_bytes: row.try_get(3)?,
-        response_bytes: row.try_get(4)?,
-        answered: row.try_get(5)?,
-        first_byte_us: row.try_get(6)?,
-        first_byte_us_max: row.try_get(7)?,
-        first_at: row.try_get(8)?,
-        last_at: row.try_get(9)?,
-        tokens: TokenSums {
-            metered: row.try_get(11)?,
-            input_tokens: row.try_get(12)?,
-            output_tokens: row.try_get(13)?,
-            cached_tokens: row.try_get(14)?,
-            cache_write_tokens: row.try_get(15)?,
-        },
-    })
-}
-
 fn first_column(rows: &[Row]) -> Result<Vec<String>, Error> {
     rows.iter().map(|row| row.try_get(0)).collect()
 }
@@ -186,9 +163,7 @@ impl Postgres {
 
     fn migrate(&mut self) -> Result<(), StoreError> {
         self.run(async |client| {
-            let transaction = client.transaction().await?;
-            let lock = "SELECT pg_advisory_xact_lock($1)";
-            transaction.execute(lock, &[&SCHEMA_LOCK]).await?;
+            let transaction = changing_schema(client).await?;
             let versions = "CREATE TABLE IF NOT EXISTS ledger_schema (version BIGINT NOT NULL)";
             transaction.batch_execute(versions).await?;
             let newest = "SELECT COALESCE(MAX(version), 0) FROM ledger_schema";
@@ -204,6 +179,14 @@ impl Postgres {
             Ok(transaction.commit().await?)
         })
     }
+}
+
+/// A transaction of the one gateway that changes the schema at present.
+async fn changing_schema(client: &mut Client) -> Result<Transaction<'_>, Error> {
+    let transaction = client.transaction().await?;
+    let lock = "SELECT pg_advisory_xact_lock($1)";
+    transaction.execute(lock, &[&SCHEMA_LOCK]).await?;
+    Ok(transaction)
 }
 
 /// Ends the connection without waiting for what its threads may still do.
@@ -437,6 +420,7 @@ impl Store for Postgres {
                 .query(statement, &[&session, &principal, &most, &groups_most])
                 .await?;
             let found: i64 = rows.first().map_or(Ok(0), |row| row.try_get(10))?;
+            let group = |row: &Row| Group::read(row.try_get(0)?, |column| row.try_get(column));
             let groups: Result<Vec<_>, Error> = rows.iter().map(group).collect();
             Ok((groups?, usize::try_from(found).unwrap_or(0)))
         })

@@ -3,7 +3,7 @@
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
-use crate::ledger::postgres::{Postgres, SCHEMA_LOCK};
+use crate::ledger::postgres::{Postgres, changing_schema};
 use crate::ledger::sessions::{SCHEMA, SessionDatabase, SessionError, Stored, Value};
 
 fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
@@ -18,27 +18,18 @@ fn parameters<'a>(values: &'a [Value<'a>]) -> Vec<&'a (dyn ToSql + Sync)> {
 
 /// None where a value has another type, which takes somebody who changed the table.
 fn stored(row: &Row) -> Option<Stored> {
-    let text = |column: usize| row.try_get::<_, String>(column).ok();
-    let number = |column: usize| row.try_get::<_, i64>(column).ok();
-    let time = |column: usize| row.try_get::<_, Option<i64>>(column).ok();
-    Some(Stored {
-        words: [text(0)?, text(1)?, text(2)?, text(3)?],
-        revision: number(4)?,
-        attempts: number(5)?,
-        lease: text(6)?,
-        lease_until: time(7)?,
-        next_at: time(8)?,
-        updated_at: number(9)?,
-    })
+    Stored::read(
+        |column| row.try_get(column).ok(),
+        |column| row.try_get(column).ok(),
+        |column| row.try_get(column).ok(),
+    )
 }
 
 impl SessionDatabase for &mut Postgres {
     /// One gateway at a time: `IF NOT EXISTS` does not keep two of them apart.
     fn ensure(&mut self) -> Result<(), SessionError> {
         let made = self.run(async |client| {
-            let transaction = client.transaction().await?;
-            let lock = "SELECT pg_advisory_xact_lock($1)";
-            transaction.execute(lock, &[&SCHEMA_LOCK]).await?;
+            let transaction = changing_schema(client).await?;
             transaction.batch_execute(SCHEMA).await?;
             Ok(transaction.commit().await?)
         });

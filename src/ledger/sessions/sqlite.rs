@@ -22,18 +22,11 @@ impl ToSql for Value<'_> {
 
 /// None where a value has another type: SQLite stores any type in any column.
 fn stored(row: &Row<'_>) -> Option<Stored> {
-    let text = |column| row.get::<_, String>(column).ok();
-    let number = |column| row.get::<_, i64>(column).ok();
-    let time = |column| row.get::<_, Option<i64>>(column).ok();
-    Some(Stored {
-        words: [text(0)?, text(1)?, text(2)?, text(3)?],
-        revision: number(4)?,
-        attempts: number(5)?,
-        lease: text(6)?,
-        lease_until: time(7)?,
-        next_at: time(8)?,
-        updated_at: number(9)?,
-    })
+    Stored::read(
+        |column| row.get(column).ok(),
+        |column| row.get(column).ok(),
+        |column| row.get(column).ok(),
+    )
 }
 
 impl SessionDatabase for &Connection {

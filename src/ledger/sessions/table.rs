@@ -79,6 +79,23 @@ pub(in crate::ledger) struct Stored {
 }
 
 impl Stored {
+    /// Reads the columns of [`LOAD`] by their places; none where a value has another type.
+    pub(in crate::ledger) fn read(
+        text: impl Fn(usize) -> Option<String>,
+        number: impl Fn(usize) -> Option<i64>,
+        time: impl Fn(usize) -> Option<Option<i64>>,
+    ) -> Option<Self> {
+        Some(Self {
+            words: [text(0)?, text(1)?, text(2)?, text(3)?],
+            revision: number(4)?,
+            attempts: number(5)?,
+            lease: text(6)?,
+            lease_until: time(7)?,
+            next_at: time(8)?,
+            updated_at: number(9)?,
+        })
+    }
+
     /// What it says; none if it is not a row that this program writes.
     fn record(self) -> Option<Record> {
         let [kind, source, confidence, code] = &self.words;
