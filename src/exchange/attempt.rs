@@ -21,7 +21,7 @@ use crate::identity::session::Session;
 use crate::lane::{Decline, Judge, ReceiveError, Receiver, SendError, Sender, Sending, Source};
 use crate::limits::ATTEMPTS;
 use crate::observe::{EndReason, ProviderMeter, Way};
-use crate::runtime::{Either, Timer, race, sleep};
+use crate::runtime::{Either, Timer, on_heap, race, sleep};
 use crate::tls::Stream;
 use crate::upstream::{ConnectError, Connection, Pool};
 
@@ -45,7 +45,7 @@ enum End {
 }
 
 /// Sends the request and relays the response; at most one more attempt under the retry rule.
-pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Forward) -> Next {
+pub(super) async fn forward(core: &Core, client: &mut Client, mut forward: Box<Forward>) -> Next {
     client.record.gathered = Some(client.record.elapsed());
     let next = match try_twice(core, client, &mut forward).await {
         Ok(next) => next,
@@ -110,8 +110,8 @@ async fn try_twice(
             .and_then(ProviderMeter::active)
             .map(|active| active.raised());
         let asked = (&mut sender, &verdict);
-        let attempt = attempt(core, client, forward, asked, (pool, taken));
-        match Box::pin(attempt).await {
+        let attempt = on_heap(|| attempt(core, client, forward, asked, (pool, taken)));
+        match attempt.await {
             End::Done(next) => return Ok(next),
             End::Failed(failure) => return Err(failure),
             End::Withheld => {

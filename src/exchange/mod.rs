@@ -47,7 +47,7 @@ use crate::observe::{
     CoreMetrics, EndReason, Observer, ProviderMeter, Record, RequestId, RequestIds,
 };
 use crate::route::{ProviderId, Table, guess_family};
-use crate::runtime::{Either, Stop, TcpStream, Timer, race, sleep, turn};
+use crate::runtime::{Either, Stop, TcpStream, Timer, on_heap, race, sleep, turn};
 use crate::switch::{Dictionary, Gate};
 use crate::tls::{Acceptor, Stream};
 use crate::upstream::Upstreams;
@@ -295,7 +295,7 @@ pub async fn serve_connection(generations: Rc<Generations>, socket: TcpStream) {
 
 /// One exchange to its end, whether that is its own or not.
 async fn run(generations: &Generations, core: &Core, client: &mut Client) -> Next {
-    let future: Pin<Box<dyn Future<Output = Next> + '_>> = Box::pin(exchange(core, client));
+    let future: Pin<Box<dyn Future<Output = Next> + '_>> = on_heap(|| exchange(core, client));
     match race(unwound(future), generations.lasting().end.wait()).await {
         Either::First(Some(next)) => next,
         Either::First(None) => Box::pin(after_panic(core, client)).await,
@@ -393,7 +393,7 @@ async fn exchange(core: &Core, client: &mut Client) -> Next {
             client.record.family = Some(forward.asked.family);
             client.record.dialect = forward.asked.dialect;
             match gather::gather(core, client, &mut forward).await {
-                Ok(()) => attempt::forward(core, client, *forward).await,
+                Ok(()) => attempt::forward(core, client, forward).await,
                 Err(end) => gather::ended(client, &forward, end).await,
             }
         }

@@ -134,14 +134,11 @@ pub fn anthropic_version(configured: Option<&str>) -> String {
 }
 
 fn request_line(out: &mut Vec<u8>, method: &[u8], rewrite: &RequestRewrite<'_>) {
-    let mut target = Vec::with_capacity(256);
-    target.extend_from_slice(rewrite.prefix);
-    target.extend_from_slice(rewrite.path);
-    if let Some(query) = rewrite.query {
-        target.push(b'?');
-        target.extend_from_slice(query);
-    }
-    emit::request_line(out, method, &target);
+    let (mark, query): (&[u8], _) = match rewrite.query {
+        Some(query) => (b"?", query),
+        None => (b"", &[][..]),
+    };
+    emit::request_line(out, method, &[rewrite.prefix, rewrite.path, mark, query]);
 }
 
 /// Whether a field ends here: hop-by-hop, named in `Connection`, or the gateway's own.
@@ -193,7 +190,7 @@ pub(super) fn response_head(
     emit::field(
         &mut out,
         b"x-lanegate-request-id",
-        rewrite.id.to_string().as_bytes(),
+        rewrite.id.spelled().as_str().as_bytes(),
     );
     if rewrite.close {
         emit::field(&mut out, b"connection", b"close");

@@ -7,13 +7,17 @@
 use crate::http1::is_token;
 use crate::http1::is_value_byte;
 
-/// Appends `method SP target SP HTTP/1.1 CRLF`.
-pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[u8]) {
+/// Appends `method SP target SP HTTP/1.1 CRLF`, the target given in parts.
+pub fn request_line(out: &mut Vec<u8>, method: &[u8], target: &[&[u8]]) {
     debug_assert!(is_token(method));
-    debug_assert!(!target.is_empty() && target.iter().all(u8::is_ascii_graphic));
-    for part in [method, b" ", target, b" HTTP/1.1\r\n"] {
+    debug_assert!(target.iter().any(|part| !part.is_empty()));
+    debug_assert!(target.iter().copied().flatten().all(u8::is_ascii_graphic));
+    out.extend_from_slice(method);
+    out.push(b' ');
+    for part in target {
         out.extend_from_slice(part);
     }
+    out.extend_from_slice(b" HTTP/1.1\r\n");
 }
 
 /// Appends `HTTP/1.1 SP status SP reason CRLF`; `status` has three digits, `reason` may be empty.

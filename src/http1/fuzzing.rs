@@ -83,7 +83,7 @@ pub fn head(input: &[u8]) {
         emit::request_line(
             &mut text,
             request.method.of(input),
-            request.target.of(input),
+            &[request.target.of(input)],
         );
         emit_fields(&mut text, &request.fields, input);
         let mut again = RequestHead::default();

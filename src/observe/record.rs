@@ -37,13 +37,34 @@ impl RequestId {
             seed: number(seed)?,
             count: number(count)?,
         };
-        (id.to_string() == text).then_some(id)
+        (id.spelled().as_str() == text).then_some(id)
+    }
+
+    /// Its text.
+    #[must_use]
+    pub fn spelled(self) -> Inline<REQUEST_ID_BYTES_MAX> {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        let seed = (0..16).rev().map(|digit| self.seed >> (4 * digit));
+        let digits = (u64::BITS - self.count.leading_zeros()).div_ceil(4).max(8);
+        let count = (0..digits).rev().map(|digit| self.count >> (4 * digit));
+        let mut text = [0; REQUEST_ID_BYTES_MAX];
+        let (prefix, room) = text.split_at_mut(4);
+        prefix.copy_from_slice(b"req_");
+        let mut len = 4;
+        for (to, number) in room.iter_mut().zip(seed.chain(count)) {
+            *to = HEX[(number & 15) as usize];
+            len += 1;
+        }
+        Inline::cut(std::str::from_utf8(text.get(..len).unwrap_or_default()).unwrap_or_default())
     }
 }
 
+/// Bytes of the longest request id.
+const REQUEST_ID_BYTES_MAX: usize = 4 + 16 + 16;
+
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "req_{:016x}{:08x}", self.seed, self.count)
+        f.write_str(self.spelled().as_str())
     }
 }
 
@@ -268,6 +289,28 @@ mod tests {
             "req_0000000000000ABC00000000",
         ] {
             assert_eq!(RequestId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_is_spelled_as_its_two_numbers() {
+        let numbers = [
+            0,
+            1,
+            0xf,
+            0x10,
+            0xffff_ffff,
+            0x1_0000_0000,
+            u64::MAX / 3,
+            u64::MAX,
+        ];
+        for seed in numbers {
+            for count in numbers {
+                let id = RequestId { seed, count };
+                let text = format!("req_{seed:016x}{count:08x}");
+                assert_eq!(id.spelled().as_str(), text);
+                assert_eq!(RequestId::parse(&text), Some(id));
+            }
         }
     }
 }

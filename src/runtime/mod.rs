@@ -9,6 +9,7 @@
 mod bell;
 mod descriptors;
 mod gate;
+mod heap;
 mod line;
 mod listener;
 mod race;
@@ -20,6 +21,7 @@ mod timer;
 pub use bell::{Bell, Clapper, Ringer, bell};
 pub use descriptors::{descriptors_max, is_descriptor_shortage, raise_descriptors};
 pub use gate::{Gate, Pass};
+pub use heap::on_heap;
 pub use line::{Line, Seat};
 pub use listener::{Accepted, Listener, bind};
 pub use race::{Either, race};

@@ -311,7 +311,7 @@ proptest! {
         lines in prop::collection::vec(line(), 0..20),
     ) {
         let mut text = Vec::new();
-        emit::request_line(&mut text, method.as_bytes(), target.as_bytes());
+        emit::request_line(&mut text, method.as_bytes(), &[target.as_bytes()]);
         for (name, value) in &lines {
             emit::field(&mut text, name.as_bytes(), value);
         }
