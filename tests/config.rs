@@ -392,6 +392,22 @@ fn wrong_provider_is_refused_with_line_and_path() {
 }
 
 #[test]
+fn misspelt_key_is_one_failure_and_not_missing_too() {
+    for (text, message) in [
+        (
+            "provider: [{ name: a }]",
+            "config: line 1: provider: unknown key; did you mean `providers`?",
+        ),
+        (
+            "providers:\n  - { nam: a, dialect: openai, base_url: \"http://h\" }",
+            "config: line 2: providers[0].nam: unknown key; did you mean `name`?",
+        ),
+    ] {
+        assert_eq!(refused(text), message);
+    }
+}
+
+#[test]
 fn file_without_usable_providers_is_refused() {
     let disabled =
         "providers:\n  - { name: a, dialect: openai, base_url: \"http://h\", enabled: false }";

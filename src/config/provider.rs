@@ -46,7 +46,7 @@ pub(super) fn all(
     sources: &Sources<'_>,
 ) -> Vec<Provider> {
     let Some(items) = reader.list(root, "providers") else {
-        if root.get("providers").is_none() {
+        if root.is_missing("providers") {
             reader.fail(
                 root.line,
                 "providers".into(),

@@ -65,6 +65,15 @@ impl<'a> Section<'a> {
         (!matches!(node.value, Value::Null)).then_some(node)
     }
 
+    /// Whether `key` is not given, and no other one here seems to mean it.
+    pub(super) fn is_missing(&self, key: &str) -> bool {
+        let known = self.keys.known;
+        let means = |entry: &Entry| {
+            !known.contains(&entry.key.as_str()) && nearest(&entry.key, known) == Some(key)
+        };
+        self.get(key).is_none() && !self.entries.iter().any(means)
+    }
+
     /// Line of the first of `keys` that was written, else that of the section.
     pub(super) fn line_of(&self, keys: &[&str]) -> Option<u64> {
         keys.iter()
@@ -189,14 +198,14 @@ impl Reader {
         }
     }
 
-    /// As [`Reader::take`], and a failure where nothing was written.
+    /// As [`Reader::take`], and a failure where nothing was written. A misspelt key is one failure and not two.
     pub(super) fn require<T>(
         &mut self,
         section: &Section<'_>,
         key: &str,
         read: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Option<T> {
-        if section.get(key).is_none() {
+        if section.is_missing(key) {
             self.fail(
                 section.line,
                 section.path_of(key),
