@@ -149,6 +149,11 @@ pub const TAP_DECODER_BYTES: u64 = 64 * 1024;
 /// response carries all of its output, images included, and the bound is for what never ends.
 pub const TAP_EVENT_BYTES: u64 = 64 * 1024 * 1024;
 
+/// Bytes of one event's data up to which an answer is held back while the event can still be the extra
+/// chunk that `usage: inject` takes out (per response, in the block that they were read into). Providers
+/// write 300 to 1,500.
+pub const EXTRA_CHUNK_BYTES: u64 = 4 * 1024;
+
 /// Bytes that may wait in an encrypted connection for its socket to take them (per connection): four
 /// records of the largest size.
 pub const TLS_SEND_BYTES: usize = 64 * 1024;
@@ -362,6 +367,8 @@ impl Part {
 
 const _: () = assert!(BEAT_MS * 10 <= READY_MS && READY_MS < ALIVE_MS);
 const _: () = assert!(BLOCK_BYTES < WIDE_BLOCK_BYTES);
+// What is held leaves room for the next read.
+const _: () = assert!(EXTRA_CHUNK_BYTES <= BLOCK_BYTES as u64 / 2);
 const _: () = assert!(WIDEN_ABOVE_BYTES >= BLOCK_BYTES as u64);
 const _: () =
     assert!(RESPONSE_HEAD_BYTES >= BLOCK_BYTES && RESPONSE_HEAD_BYTES <= WIDE_BLOCK_BYTES);

@@ -40,6 +40,8 @@ const TARGETS: &[Target] = &[
     ("session", identity::session::fuzzing::session),
     ("sse", sse::fuzzing::events),
     ("usage", usage::fuzzing::tap),
+    ("usage_sieve", usage::sieve::fuzzing::sift),
+    ("usage_wish", usage::fuzzing::wish),
     ("wire_identity", lane::fuzzing::wire_identity),
 ];
 

@@ -77,7 +77,7 @@ const CONTAINED: &[(&str, &[&str])] = &[
     ),
     ("hdrhistogram", &["bench", "observe"]),
     ("prometheus_client", &["observe"]),
-    ("memchr", &["bench", "http1", "json", "sse"]),
+    ("memchr", &["bench", "http1", "json", "sse", "usage"]),
     ("serde_saphyr", &["config"]),
     ("clap", &["bench", "main"]),
     ("sha2", &["auth", "identity", "peek", "switch"]),

@@ -28,8 +28,8 @@ impl std::fmt::Debug for Patch {
     }
 }
 
-/// Most patches of one body: its model, and its session.
-pub const PATCHES_MAX: usize = 2;
+/// Most patches of one body: its model, its session, and that usage is asked for.
+pub const PATCHES_MAX: usize = 3;
 
 /// The patches of one body, in its order. None of them costs no memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -7,11 +7,11 @@ use crate::json::Pieces;
 use crate::tls::Stream;
 
 /// Pieces of one write.
-const PARTS: usize = 9;
+const PARTS: usize = 11;
 
 /// Data of which nothing is replaced.
 pub(super) const fn whole(data: &[u8]) -> Pieces<'_> {
-    [data, &[], &[], &[], &[]]
+    [data, &[], &[], &[], &[], &[], &[]]
 }
 
 /// A piece of a body in the framing of the connection it goes to.
@@ -69,8 +69,8 @@ impl Flight<'_> {
             (true, false) => self.ending,
             (false, _) => &[],
         };
-        let [a, b, c, d, e] = self.data;
-        [self.head, before, a, b, c, d, e, after, end]
+        let [a, b, c, d, e, f, g] = self.data;
+        [self.head, before, a, b, c, d, e, f, g, after, end]
     }
 }
 

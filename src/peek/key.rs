@@ -31,11 +31,13 @@ pub enum TopKey {
     System,
     /// `instructions`
     Instructions,
+    /// `stream_options`
+    StreamOptions,
 }
 
 impl TopKey {
     /// All keys, in the order of their discriminants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Model,
         Self::Stream,
         Self::Messages,
@@ -49,6 +51,7 @@ impl TopKey {
         Self::Conversation,
         Self::System,
         Self::Instructions,
+        Self::StreamOptions,
     ];
 
     /// The key as providers spell it.
@@ -68,6 +71,7 @@ impl TopKey {
             Self::Conversation => "conversation",
             Self::System => "system",
             Self::Instructions => "instructions",
+            Self::StreamOptions => "stream_options",
         }
     }
 
@@ -157,6 +161,15 @@ impl Spelling {
             .and_then(|len| TopKey::spelled(&folded[..len]))
             .map_or(Self::Unknown, Self::Folded)
     }
+}
+
+/// Whether some parser takes `name`, decoded, for `key`, which is in lower case and no longer than the
+/// longest known key.
+#[must_use]
+pub fn is_read_as(name: &[u8], key: &str) -> bool {
+    let mut folded = [0; KEY_BYTES_MAX];
+    let len = fold(name, &mut folded);
+    len.and_then(|len| folded.get(..len)) == Some(key.as_bytes())
 }
 
 /// Writes `name` in lower case as the most permissive known parsers do, and gives its length; `None`

@@ -29,7 +29,7 @@ pub use crate::limits::{
     MODEL_BYTES_MAX, SESSION_FIELD_BYTES_MAX, TOOL_NAME_BYTES_MAX, USER_TEXT_BYTES_MAX,
     USER_TEXT_FIRST,
 };
-pub use key::{KeySet, TopKey};
+pub use key::{KeySet, TopKey, is_read_as};
 pub use report::report;
 pub use seen::Seen;
 pub use user_text::{LastUserText, TextReader};

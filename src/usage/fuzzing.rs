@@ -1,8 +1,12 @@
 //! What holds for every answer, as functions that panic if it does not.
 
+use serde_json::{Value, json};
+
 use crate::coding::Codings;
 use crate::dialect::Dialect;
-use crate::usage::{Form, Tap, Usage, naive};
+use crate::json::splice;
+use crate::peek::{Demand, Peek};
+use crate::usage::{Form, Injection, Tap, Usage, ask_for_usage, naive};
 
 /// Any cut of an answer gives the usage that a full parse finds in it.
 ///
@@ -25,6 +29,40 @@ pub fn tap(data: &[u8]) {
         body.chunks(step),
         choice & 8 == 0,
     );
+}
+
+/// What is put into a body that asks for no usage is an edit of the parsed value and of nothing else, and
+/// nothing is put in again.
+pub fn wish(body: &[u8]) {
+    let outcome = wished(body);
+    // What a tree cannot hold is not compared.
+    let Ok(mut value) = serde_json::from_slice::<Value>(body) else {
+        return;
+    };
+    match outcome {
+        Some(Ok(Some(patched))) => {
+            if !value["stream_options"].is_object() {
+                value["stream_options"] = json!({});
+            }
+            value["stream_options"]["include_usage"] = json!(true);
+            assert_eq!(serde_json::from_slice::<Value>(&patched).ok(), Some(value));
+            assert_eq!(wished(&patched), Some(Err(Injection::Asked)));
+        }
+        Some(Ok(None)) => assert_ne!(value["stream"], true),
+        Some(Err(Injection::Asked)) => {
+            assert_eq!(value["stream_options"]["include_usage"], true);
+        }
+        Some(Err(_)) | None => {}
+    }
+}
+
+/// What becomes of a whole body; none if it is no object.
+fn wished(body: &[u8]) -> Option<Result<Option<Vec<u8>>, Injection>> {
+    let mut facts = Peek::new(Dialect::Chat, Demand::NOTHING);
+    facts.push(body).ok()?;
+    facts.finish().ok()?;
+    let spliced = |patch| splice(body, &[patch]).unwrap_or_default();
+    Some(ask_for_usage(body, &facts).map(|patch| patch.map(spliced)))
 }
 
 /// Checks `body`, given in `pieces`, against the full parse.

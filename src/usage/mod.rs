@@ -18,18 +18,24 @@ mod count;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gather;
+mod injection;
 #[doc(hidden)]
 pub mod naive;
 mod place;
+pub mod sieve;
 mod stop;
 mod tap;
 #[cfg(test)]
 mod tests;
+mod wish;
 
-pub use crate::limits::{TAP_DECODER_BYTES, TAP_EVENT_BYTES};
+pub use crate::limits::{EXTRA_CHUNK_BYTES, TAP_DECODER_BYTES, TAP_EVENT_BYTES};
 pub use count::{Given, Tokens};
+pub use injection::Injection;
+pub use sieve::{Passage, Sieve};
 pub use stop::StopReason;
 pub use tap::{Form, Tap};
+pub use wish::ask_for_usage;
 
 /// What is known of an answer's cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

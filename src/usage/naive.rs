@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::dialect::Dialect;
+use crate::limits::EXTRA_CHUNK_BYTES;
 use crate::peek::naive::is_valid;
 use crate::sse::{Fate, naive};
 use crate::usage::{Form, Given, State, StopReason, Usage};
@@ -58,6 +59,48 @@ pub fn usage(dialect: Dialect, form: Form, body: &[u8], whole: bool) -> Option<U
         tokens: answer.given.tokens(dialect),
         stop: answer.stop,
     })
+}
+
+/// The `stream` without its extra chunks, line by line; none as for [`usage`].
+#[must_use]
+pub fn without_extra_chunks(stream: &[u8]) -> Option<Vec<u8>> {
+    let (mut kept, mut event, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+    let mut rest = stream;
+    while let Some(at) = rest.iter().position(|b| matches!(b, b'\r' | b'\n')) {
+        let (line, tail) = rest.split_at(at);
+        let end = if tail.starts_with(b"\r\n") { 2 } else { 1 };
+        event.extend_from_slice(&rest[..at + end]);
+        rest = &tail[end..];
+        if !line.is_empty() {
+            lines.push(line);
+            continue;
+        }
+        let value = match lines.as_slice() {
+            [line] => line.strip_prefix(b"data:"),
+            _ => None,
+        };
+        let value = value.filter(|value| value.len() as u64 <= EXTRA_CHUNK_BYTES);
+        if !value.map_or(Some(false), is_extra_chunk)? {
+            kept.append(&mut event);
+        }
+        event.clear();
+        lines.clear();
+    }
+    kept.append(&mut event);
+    kept.extend_from_slice(rest);
+    Some(kept)
+}
+
+fn is_extra_chunk(json: &[u8]) -> Option<bool> {
+    if !is_valid(json) {
+        return Some(false);
+    }
+    let root = tree(json)?;
+    let all = |key| root.all(key).collect::<Vec<_>>();
+    let empty = matches!(*all("choices"), [Node::List(items)] if items.is_empty());
+    let given = matches!(*all("usage"), [Node::Object(_)]);
+    let failed = all("error").iter().any(|it| !matches!(it, Node::Null));
+    Some(empty && given && !failed)
 }
 
 fn tree(json: &[u8]) -> Option<Node> {
