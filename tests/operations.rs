@@ -17,6 +17,7 @@ use lanegate::observe::{
     AccessLog, EndReason, LedgerScene, Metrics, ProviderMetrics, Recorder, Scene, SessionScene,
 };
 use lanegate::switch::Dictionary;
+use lanegate::usage::Injection;
 use serde_json::Value;
 
 const PAGE: &str = include_str!("../docs/operations.md");
@@ -107,7 +108,8 @@ fn the_page_has_a_row_for_every_metric_and_for_nothing_else() {
 fn the_page_lists_the_words_of_the_closed_sets() {
     let words = Decline::ALL.map(Decline::as_str).into_iter();
     let dialects = Dialect::ALL.map(Dialect::as_str);
-    for word in words.chain(dialects) {
+    let outcomes = Injection::ALL.map(Injection::as_str);
+    for word in words.chain(dialects).chain(outcomes) {
         assert!(PAGE.contains(&format!("`{word}`")), "{word}");
     }
 }

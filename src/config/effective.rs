@@ -13,8 +13,8 @@ use crate::auth::describe_auth;
 use crate::config::quantity::{show_about, show_duration, show_size};
 use crate::config::{
     Admin, Authentication, Config, Driver, FeatureConfig, HalfClose, KeyFrom, Limits, Plugins,
-    Provider, SecretFrom, Server, SessionClassification, Store, StoreUrl, Switches, Timeouts,
-    Workers,
+    Provider, ProviderTimeouts, SecretFrom, Server, SessionClassification, Store, StoreUrl,
+    Switches, Timeouts, Workers,
 };
 use crate::observe::AccessLog;
 
@@ -354,19 +354,25 @@ fn write_provider(out: &mut String, provider: &Provider) -> fmt::Result {
     writeln!(out, "    waiting: {}", provider.waiting)?;
     let forwarding = provider.session_forwarding.as_str();
     writeln!(out, "    session_forwarding: {forwarding}")?;
+    writeln!(out, "    usage: {}", provider.usage.as_str())?;
+    write_waits(out, provider.timeouts)?;
+    write_models(out, provider)
+}
+
+fn write_waits(out: &mut String, timeouts: ProviderTimeouts) -> fmt::Result {
     writeln!(out, "    timeouts:")?;
     for (key, wait) in [
-        ("connect", provider.timeouts.connect),
-        ("handshake", provider.timeouts.handshake),
-        ("first_byte", provider.timeouts.first_byte),
-        ("idle", provider.timeouts.idle),
-        ("request_progress", provider.timeouts.request_progress),
-        ("client_write", provider.timeouts.client_write),
-        ("connection_wait", provider.timeouts.connection_wait),
+        ("connect", timeouts.connect),
+        ("handshake", timeouts.handshake),
+        ("first_byte", timeouts.first_byte),
+        ("idle", timeouts.idle),
+        ("request_progress", timeouts.request_progress),
+        ("client_write", timeouts.client_write),
+        ("connection_wait", timeouts.connection_wait),
     ] {
         writeln!(out, "      {key}: {}", show_duration(wait))?;
     }
-    write_models(out, provider)
+    Ok(())
 }
 
 fn write_models(out: &mut String, provider: &Provider) -> fmt::Result {

@@ -36,6 +36,7 @@ mod restart;
 mod schema;
 mod store;
 mod switches;
+mod usage;
 
 pub use admin::Admin;
 pub use base_url::{BaseUrl, BaseUrlError};
@@ -48,6 +49,7 @@ pub use plugins::{AuthorityKey, Feature, FeatureConfig, Plugins, SessionClassifi
 pub(crate) use quantity::{parse_duration, parse_size};
 pub use schema::key_paths;
 pub use store::{Identity, Store, StoreUrl};
+pub use usage::UsageMode;
 
 use resolve::Sources;
 
@@ -363,6 +365,8 @@ pub struct Provider {
     pub waiting: usize,
     /// How it is told the session of a request.
     pub session_forwarding: SessionForwarding,
+    /// Whether it is asked for usage.
+    pub usage: UsageMode,
     /// Own bounds on waiting, or those of [`Config::timeouts`].
     pub timeouts: ProviderTimeouts,
     /// The models it takes, in match order.
@@ -518,6 +522,7 @@ pub fn builtin(listen: SocketAddr, mock: SocketAddr) -> Config {
         connections: provider::CONNECTIONS,
         waiting: provider::WAITING,
         session_forwarding: SessionForwarding::None,
+        usage: UsageMode::Relay,
         timeouts: timeouts.into(),
         models: Vec::new(),
         list: Vec::new(),

@@ -16,6 +16,7 @@ use crate::config::models;
 use crate::config::read::{self, Reader, Section};
 use crate::config::resolve::{Sources, wait_range};
 use crate::config::schema::{PROVIDER, PROVIDER_TIMEOUTS};
+use crate::config::usage;
 use crate::config::{
     Provider, ProviderDialect, ProviderTimeouts, SecretFrom, SessionForwarding, Timeouts,
 };
@@ -125,6 +126,7 @@ fn one(
         value.and_then(|value| usize::try_from(value).ok())
     };
     let (connections, waiting) = (most("connections"), most("waiting"));
+    let usage = usage::mode(reader, section, dialect);
     let timeouts = own_timeouts(reader, section, timeouts);
     let models = models::mappings(reader, section);
     let list = models::list(reader, section);
@@ -137,11 +139,6 @@ fn one(
         section,
         (dialect, &base_url, anthropic_version.is_some()),
     );
-    let default_idle = if base_url.tls {
-        KEEPALIVE_IDLE_TLS
-    } else {
-        KEEPALIVE_IDLE_PLAIN
-    };
     Some(Provider {
         name,
         dialect,
@@ -153,10 +150,11 @@ fn one(
         default: default.unwrap_or_default(),
         enabled: enabled.unwrap_or(true),
         local: local.unwrap_or_else(|| base_url.is_loopback()),
-        keepalive_idle: keepalive_idle.unwrap_or(default_idle),
+        keepalive_idle: keepalive_idle.unwrap_or_else(|| default_idle(&base_url)),
         connections: connections.unwrap_or(CONNECTIONS),
         waiting: waiting.unwrap_or(WAITING),
         session_forwarding: forwarding,
+        usage,
         timeouts,
         base_url,
         ca_file,
@@ -164,6 +162,14 @@ fn one(
         models,
         list,
     })
+}
+
+fn default_idle(base_url: &BaseUrl) -> Duration {
+    if base_url.tls {
+        KEEPALIVE_IDLE_TLS
+    } else {
+        KEEPALIVE_IDLE_PLAIN
+    }
 }
 
 /// Versions where they do not belong.

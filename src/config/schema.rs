@@ -113,11 +113,12 @@ pub(super) const PROVIDER: Keys = Keys {
         "connections",
         "waiting",
         "session_forwarding",
+        "usage",
         "timeouts",
         "models",
         "list",
     ],
-    later: &["chunked", "compat", "faces", "liveness", "usage"],
+    later: &["chunked", "compat", "faces", "liveness"],
 };
 
 pub(super) const PROVIDER_TIMEOUTS: Keys = Keys {

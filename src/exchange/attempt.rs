@@ -24,6 +24,7 @@ use crate::observe::{EndReason, ProviderMeter, Way};
 use crate::runtime::{Either, Timer, on_heap, race, sleep};
 use crate::tls::Stream;
 use crate::upstream::{ConnectError, Connection, Pool};
+use crate::usage::Injection;
 
 /// Pause between two looks whether the peer acknowledged a request that is kept for a replay.
 const KEPT_LOOK: Duration = Duration::from_millis(100);
@@ -66,6 +67,7 @@ async fn try_twice(
         pool,
         head,
         patches,
+        injection,
         to,
         verdict,
     } = match plan(core, client, forward)? {
@@ -73,11 +75,9 @@ async fn try_twice(
         Plan::Local(local) => return Ok(answer(client, forward, local).await),
     };
     client.record.session = verdict.session.as_ref().map(Session::source);
-    client.record.way = if forward.unpacked {
-        Way::Canonical(Decline::PatchOnCoded)
-    } else {
-        Way::Wire
-    };
+    client.record.way = way(forward);
+    client.record.injection = injection;
+    forward.asked.injects_usage = injection == Some(Injection::NoAnswer);
     let meter = core.meters.get(to.index);
     client.record.to = Some(to);
     let clocks = &pool.endpoint().settings;
@@ -130,6 +130,15 @@ async fn try_twice(
         }
     }
     Err(Failure::UpstreamClosed)
+}
+
+/// How the body travels.
+fn way(forward: &Forward) -> Way {
+    if forward.unpacked {
+        Way::Canonical(Decline::PatchOnCoded)
+    } else {
+        Way::Wire
+    }
 }
 
 /// Answers a switch. A connection that had part of the request is closed by now.

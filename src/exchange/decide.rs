@@ -45,7 +45,7 @@ pub(super) enum Decision {
     Forward(Box<Forward>),
 }
 
-/// What a request's head said that matters until its answer is written.
+/// What matters of a request until its answer is written: what its head said, and what was done to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) id: RequestId,
@@ -59,6 +59,8 @@ pub(super) struct Asked {
     pub(super) wants_trailers: bool,
     /// Whether the client keeps the connection after this exchange.
     pub(super) keeps_open: bool,
+    /// Whether its provider is asked for usage that the client did not ask for.
+    pub(super) injects_usage: bool,
 }
 
 impl Asked {
@@ -213,6 +215,7 @@ fn judge(
             is_head: method == b"HEAD",
             wants_trailers: wants_trailers(head, bytes),
             keeps_open: stays_open,
+            injects_usage: false,
         },
         admission,
         sessions: route.is_none() && core.table.takes_sessions(matched.family),

@@ -183,6 +183,9 @@ impl Core {
             if let Some(usage) = &record.usage {
                 meter.usage(usage);
             }
+            if let Some(injection) = record.injection {
+                meter.injection(injection);
+            }
         }
         self.observer.observe(record);
     }

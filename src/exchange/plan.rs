@@ -1,7 +1,7 @@
 //! From the facts that were gathered to a provider, a head for it and what changes in the body.
 
 use crate::auth::describe_auth;
-use crate::dialect::Family;
+use crate::dialect::{Dialect, Family};
 use crate::exchange::decide::Forward;
 use crate::exchange::rewrite::{RequestRewrite, Stamp, request_head};
 use crate::exchange::verdict::{Local, SessionKey, Verdict};
@@ -17,6 +17,7 @@ use crate::observe::Destination;
 use crate::peek::{Fact, Peek, TopKey};
 use crate::route::{Routed, match_path};
 use crate::upstream::{EndpointId, Pool};
+use crate::usage::{Injection, ask_for_usage};
 
 /// What is done with a request whose body was gathered.
 #[expect(
@@ -38,6 +39,8 @@ pub(super) struct Planned<'a> {
     pub(super) head: Vec<u8>,
     /// The spans of its body that are replaced.
     pub(super) patches: Patches,
+    /// What is to become of asking for usage, where its provider is to be asked.
+    pub(super) injection: Option<Injection>,
     /// Where it goes, for its record.
     pub(super) to: Destination,
     /// What is still to be judged of its body.
@@ -80,6 +83,14 @@ pub(super) fn plan<'a>(
         Lane::Wire => {}
         Lane::Canonical(decline) => return Err(Failure::ContentCoding(decline)),
     }
+    let injection = match usage_patch(core, client, forward, &routed) {
+        Ok(Some(patch)) => {
+            patches.add(patch).map_err(|_| Failure::Internal)?;
+            Some(Injection::NoAnswer)
+        }
+        Ok(None) => None,
+        Err(why) => Some(why),
+    };
     let length = match forward.length {
         BodyLength::Known(length) => {
             let length = patched_len(length, patches.as_slice());
@@ -104,6 +115,7 @@ pub(super) fn plan<'a>(
         pool,
         head,
         patches,
+        injection,
         to,
         verdict,
     }))
@@ -195,6 +207,30 @@ fn session_patch(forward: &Forward, id: &str) -> Result<(Patch, SessionKey), Fai
             Ok((patch, SessionKey::PutIn))
         }
     }
+}
+
+/// What asks for usage in the place of the client, where the provider is to be asked. It changes a body
+/// that is here as a whole, and is no reason to make it so.
+fn usage_patch(
+    core: &Core,
+    client: &Client,
+    forward: &Forward,
+    routed: &Routed,
+) -> Result<Option<Patch>, Injection> {
+    if !core.table.injects_usage(routed) || forward.asked.dialect != Some(Dialect::Chat) {
+        return Ok(None);
+    }
+    if forward.codings.is_coded() {
+        return Err(Injection::RequestCoded);
+    }
+    if !forward.body.is_complete() {
+        return Err(Injection::RequestBeyondWindow);
+    }
+    let body = client.input.bytes().get(..forward.body.ready());
+    let facts = forward.body.facts();
+    facts.map_or(Ok(None), |facts| {
+        ask_for_usage(body.unwrap_or_default(), facts)
+    })
 }
 
 fn lane(forward: &Forward, patch: bool) -> Lane {

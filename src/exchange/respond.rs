@@ -24,7 +24,7 @@ use crate::observe::{CoreMetrics, EndReason, Record};
 use crate::runtime::{Either, race};
 use crate::tls::Stream;
 use crate::upstream::{Connection, Pool};
-use crate::usage::{Form, Tap};
+use crate::usage::{Form, Injection, Sieve, Tap};
 
 /// Interim responses of one exchange.
 pub(super) struct Interim {
@@ -87,6 +87,8 @@ pub(super) struct Prepared {
     close: bool,
     /// Whether that close is what ends the body for the client.
     until_close: bool,
+    /// Why the extra chunk stays in it, where the gateway asked for one.
+    unsifted: Option<Injection>,
 }
 
 /// Judges the response head and writes the one for the client. `close` if the client's connection
@@ -113,11 +115,18 @@ pub(super) fn prepare(
         framing,
         close,
     };
+    let sieve = asked
+        .injects_usage
+        .then(|| sieve(head, bytes, length))
+        .transpose();
+    let unsifted = sieve.as_ref().err().copied();
     let wants_trailers = asked.wants_trailers && framing == Framing::Chunked;
     let prepared = Prepared {
         status: head.status,
         head: response_head(head, bytes, &options, rewrite),
-        body: Body::new(length, u64::MAX, wants_trailers).tapped(tap(asked, head, bytes)),
+        body: Body::new(length, u64::MAX, wants_trailers)
+            .tapped(tap(asked, head, bytes))
+            .sifted(sieve.unwrap_or_default()),
         framing,
         trailers: if wants_trailers {
             TrailerFields::Relay
@@ -128,6 +137,7 @@ pub(super) fn prepare(
         upstream_seconds: keep_alive_seconds(field(&head.fields, bytes, "keep-alive")),
         close: close || until_close,
         until_close,
+        unsifted,
     };
     receiver.drop_head();
     Ok(prepared)
@@ -141,6 +151,18 @@ fn tap(asked: &Asked, head: &ResponseHead, bytes: &[u8]) -> Option<Tap> {
     let form = Form::of(field(&head.fields, bytes, "content-type"));
     let codings = Codings::of(values(&head.fields, bytes, "content-encoding"));
     Some(Tap::new(dialect, form, codings))
+}
+
+/// What takes the extra chunk out of an answer. Where bytes that are missing would show, it stays.
+fn sieve(head: &ResponseHead, bytes: &[u8], length: BodyLength) -> Result<Sieve, Injection> {
+    let form = Form::of(field(&head.fields, bytes, "content-type"));
+    let codings = Codings::of(values(&head.fields, bytes, "content-encoding"));
+    match length {
+        _ if !(200..300).contains(&head.status) || form != Form::Events => Err(Injection::NoStream),
+        _ if codings != Codings::Plain => Err(Injection::AnswerCoded),
+        BodyLength::Chunked | BodyLength::UntilClose => Ok(Sieve::default()),
+        BodyLength::None | BodyLength::Known(_) => Err(Injection::AnswerSized),
+    }
 }
 
 /// `timeout` of a `Keep-Alive` field (RFC 2068 §19.7.1.1), in seconds.
@@ -190,8 +212,10 @@ impl Prepared {
         record.first_byte = Some(record.elapsed());
     }
 
-    /// Notes in `record`, which says why it ended, what this response cost.
+    /// Notes in `record`, which says why it ended, what this response cost and what was taken out of it.
     fn end(&mut self, record: &mut Record) {
+        let sifted = self.unsifted.or_else(|| self.body.injection());
+        record.injection = sifted.or(record.injection);
         record.usage = self.body.usage(record.end == EndReason::Complete);
     }
 }

@@ -9,7 +9,7 @@ use crate::json::Broken;
 use crate::lane::coded::Coded;
 use crate::lane::inspect::Inspection;
 use crate::peek::{Peek, TopKey};
-use crate::usage::{Tap, Usage};
+use crate::usage::{Injection, Passage, Sieve, Tap, Usage};
 
 /// What can be wrong with a body while it arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct Body {
     coded: Option<Coded>,
     /// Is shown what was handed on.
     tap: Option<Tap>,
+    /// Says what of it is handed on.
+    sieve: Option<Box<Sieve>>,
     /// Decoded bytes that may still come before the body is too long.
     allowed: u64,
 }
@@ -93,6 +95,7 @@ impl Body {
             inspection: None,
             coded: None,
             tap: None,
+            sieve: None,
             allowed: limit,
         }
     }
@@ -119,6 +122,44 @@ impl Body {
     pub fn tapped(mut self, tap: Option<Tap>) -> Self {
         self.tap = tap;
         self
+    }
+
+    /// The body with a sieve, which takes something out of it.
+    #[must_use]
+    pub fn sifted(mut self, sieve: Option<Sieve>) -> Self {
+        self.sieve = sieve.map(Box::new);
+        self
+    }
+
+    /// Whether the sieve has taken something out; none without one.
+    #[must_use]
+    pub fn injection(&self) -> Option<Injection> {
+        self.sieve.as_ref().map(|sieve| sieve.outcome())
+    }
+
+    /// What of the ready bytes, those of `input`, goes on now: all of them where there is no sieve. What
+    /// passes and what is taken out is to be handed on before this is asked again.
+    pub fn passage(&mut self, input: &Input) -> Passage {
+        let whole = self.is_complete();
+        match &mut self.sieve {
+            Some(sieve) => {
+                let ready = input.bytes().get(..self.ready);
+                sieve.sift(ready.unwrap_or_default(), whole)
+            }
+            None => Passage {
+                pass: self.ready,
+                remove: 0,
+            },
+        }
+    }
+
+    /// Makes the sieve let go of what it holds. Whether that is anything.
+    pub fn release_held(&mut self) -> bool {
+        let Some(sieve) = self.sieve.as_mut().filter(|_| self.ready > 0) else {
+            return false;
+        };
+        sieve.release();
+        true
     }
 
     /// What the tap has read, at the end of the body; `whole` if that is the body's own.

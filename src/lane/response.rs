@@ -11,6 +11,7 @@ use crate::lane::pace::Pace;
 use crate::limits::{BLOCK_BYTES, RESPONSE_HEAD_BYTES, RESPONSE_HEAD_FIELDS};
 use crate::runtime::turn_after_burst;
 use crate::tls::Stream;
+use crate::usage::Passage;
 
 const LIMITS: HeadLimits = HeadLimits {
     bytes: RESPONSE_HEAD_BYTES,
@@ -132,7 +133,10 @@ impl Receiver {
         self.flight(out.head, body, out, written).await?;
         out.pace.begun();
         let mut burst = 0;
-        while !body.is_complete() {
+        let cut = loop {
+            if body.is_complete() {
+                return Ok(());
+            }
             let read = read_now_or_wait(upstream, &mut self.input, burst > 0).await;
             // A read that filled its block says that more is there; a paced stream never does.
             let full = matches!(read, Ok(count) if count >= BLOCK_BYTES / 2);
@@ -144,32 +148,61 @@ impl Receiver {
                 Ok(count) if count > 0 => {}
                 Ok(_) if body.close() => {}
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Err(RelayError::UpstreamSilent);
+                    break RelayError::UpstreamSilent;
                 }
-                Ok(_) | Err(_) => return Err(RelayError::UpstreamCut),
+                Ok(_) | Err(_) => break RelayError::UpstreamCut,
             }
-            body.absorb(&mut self.input).map_err(RelayError::Body)?;
-            if body.ready() > 0 || body.is_complete() {
-                self.flight(&[], body, out, written).await?;
+            if let Err(error) = body.absorb(&mut self.input) {
+                break RelayError::Body(error);
+            }
+            if self.flight(&[], body, out, written).await? {
                 out.pace.went_on();
             }
+        };
+        if body.release_held() {
+            self.flight(&[], body, out, written).await?;
         }
-        Ok(())
+        Err(cut)
     }
 
+    /// Writes the head, if there is one, and what may go on of the ready bytes. Whether that was anything.
     async fn flight(
         &mut self,
-        head: &[u8],
+        mut head: &[u8],
         body: &mut Body,
         out: &Outgoing<'_>,
         written: &mut u64,
+    ) -> Result<bool, RelayError> {
+        let mut any = false;
+        loop {
+            let Passage { pass, remove } = body.passage(&self.input);
+            let gone = pass.saturating_add(remove);
+            let last = body.is_complete() && gone == body.ready();
+            if pass > 0 || last || !head.is_empty() {
+                let piece = (std::mem::take(&mut head), pass, last);
+                self.write(piece, body, out, written).await?;
+                any = true;
+            }
+            body.hand_on(&mut self.input, gone);
+            if remove == 0 || last {
+                return Ok(any);
+            }
+        }
+    }
+
+    /// Writes the head and so many of the ready bytes; `last` if the body ends with them.
+    async fn write(
+        &self,
+        (head, count, last): (&[u8], usize, bool),
+        body: &Body,
+        out: &Outgoing<'_>,
+        written: &mut u64,
     ) -> Result<(), RelayError> {
-        let last = body.is_complete();
         let ending = match out.trailers {
             TrailerFields::Relay if last => trailer_section(body.trailers()),
             TrailerFields::Relay | TrailerFields::Drop => Vec::new(),
         };
-        let ready = self.input.bytes().get(..body.ready()).unwrap_or_default();
+        let ready = self.input.bytes().get(..count).unwrap_or_default();
         let flight = Flight {
             head,
             data: whole(ready),
@@ -181,10 +214,7 @@ impl Receiver {
         taken.map_err(|error| match error.kind() {
             io::ErrorKind::TimedOut => RelayError::ClientStalled,
             _ => RelayError::ClientGone,
-        })?;
-        let handed_on = body.ready();
-        body.hand_on(&mut self.input, handed_on);
-        Ok(())
+        })
     }
 }
 

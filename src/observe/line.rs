@@ -11,7 +11,7 @@ use crate::identity::session::Source;
 use crate::observe::Record;
 use crate::peek::{Fact, Seen, StreamFlag};
 use crate::switch::Switch;
-use crate::usage::StopReason;
+use crate::usage::{Injection, StopReason};
 
 /// A record as it is written. Keys are only ever added; times are milliseconds since the head of the
 /// request was complete.
@@ -45,6 +45,8 @@ struct Line<'a> {
     output_tokens: Option<u64>,
     cached_tokens: Option<u64>,
     cache_write_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    injection: Option<&'static str>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     classified: Option<Classified>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,6 +160,7 @@ fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
         output_tokens: tokens.output,
         cached_tokens: tokens.cached,
         cache_write_tokens: tokens.cache_write,
+        injection: record.injection.map(Injection::as_str),
         classified: record.view.map(Classified::of),
         agent_family: record.agent.map(AgentEvidence::family),
         agent_evidence: record.agent.map(AgentEvidence::as_str),

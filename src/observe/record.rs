@@ -16,7 +16,7 @@ use crate::limits::ROW_MODEL_BYTES_MAX;
 use crate::observe::EndReason;
 use crate::peek::Seen;
 use crate::switch::Switch;
-use crate::usage::Usage;
+use crate::usage::{Injection, Usage};
 
 /// The id of one exchange, in its response head and in every record of it: `req_`, 16 hexadecimal
 /// digits of its core's start, 8 or more that count.
@@ -184,6 +184,8 @@ pub struct Record {
     pub response_bytes: u64,
     /// What the answer cost, where it was read for that: a 2xx one to a request in one of the dialects.
     pub usage: Option<Usage>,
+    /// What became of asking for it, at a provider with `usage: inject`.
+    pub injection: Option<Injection>,
     /// Connections that the request was tried on.
     pub attempts: u32,
     /// When the last byte came that was waited for before it could be sent on; zero if all of them
@@ -235,6 +237,7 @@ impl Record {
             request_bytes: 0,
             response_bytes: 0,
             usage: None,
+            injection: None,
             attempts: 0,
             fed: Duration::ZERO,
             taking: Duration::ZERO,

@@ -37,6 +37,8 @@ pub struct Provider {
     pub auth: ProviderAuth,
     /// Whether it is told the session of a request whose model hit a mapping.
     pub takes_sessions: bool,
+    /// Whether it is asked for usage where a client does not.
+    pub injects_usage: bool,
     /// Value for requests of the Anthropic family that name no version themselves.
     pub anthropic_version: Option<String>,
     /// Models in match order.
@@ -136,6 +138,13 @@ impl Table {
     pub fn tells_session(&self, routed: &Routed) -> bool {
         let provider = self.provider(routed.provider);
         routed.imposter && provider.is_some_and(|it| it.takes_sessions)
+    }
+
+    /// Whether the provider is asked for usage where a client does not.
+    #[must_use]
+    pub fn injects_usage(&self, routed: &Routed) -> bool {
+        let provider = self.provider(routed.provider);
+        provider.is_some_and(|it| it.injects_usage)
     }
 
     /// Whether a request of the family may go to a provider that is told its session.

@@ -12,6 +12,7 @@ fn provider(name: &str, default: bool, models: &[(&str, &str)]) -> Provider {
         default,
         auth: ProviderAuth::none(),
         takes_sessions: false,
+        injects_usage: false,
         anthropic_version: None,
         models: models.collect(),
         list: Vec::new(),

@@ -10,7 +10,9 @@ use uuid::Uuid;
 use crate::auth::{Authority, Client, Clients, Meters};
 use crate::buf::Budget;
 use crate::classify::{Policy, has_project_marker};
-use crate::config::{self, Authentication, BaseUrl, Config, ProviderDialect, SessionForwarding};
+use crate::config::{
+    self, Authentication, BaseUrl, Config, ProviderDialect, SessionForwarding, UsageMode,
+};
 use crate::decider::Decider;
 use crate::dialect::Family;
 use crate::exchange::{
@@ -424,6 +426,7 @@ fn provider(provider: &config::Provider) -> Provider {
         list: provider.list.clone(),
         auth: provider.auth.clone(),
         takes_sessions: provider.session_forwarding == SessionForwarding::OpencodeGo,
+        injects_usage: provider.usage == UsageMode::Inject,
         anthropic_version: (family == Family::Anthropic)
             .then(|| anthropic_version(provider.anthropic_version.as_deref())),
     }

@@ -29,6 +29,7 @@ mod early;
 mod facts;
 mod hold;
 mod idle;
+mod inject;
 mod ledger;
 mod ledger_postgres;
 mod log;

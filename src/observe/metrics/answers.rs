@@ -6,7 +6,7 @@ use crate::meter::Count;
 use crate::observe::metrics::exposition::{Page, Scrape};
 use crate::observe::metrics::wide;
 use crate::switch::Switch;
-use crate::usage::{State, Tokens};
+use crate::usage::{Injection, State, Tokens};
 
 impl Scrape {
     pub(super) fn switches(&self, page: &mut Page<'_>) -> fmt::Result {
@@ -39,6 +39,7 @@ impl Scrape {
     pub(super) fn usage(&self, page: &mut Page<'_>) -> fmt::Result {
         let mut tokens = Vec::new();
         let mut states = Vec::new();
+        let mut injections = Vec::new();
         for provider in &self.scene.providers {
             for (kind, (word, _)) in Tokens::default().named().into_iter().enumerate() {
                 let labels = [("provider", provider.name()), ("kind", word)];
@@ -50,6 +51,12 @@ impl Scrape {
                 let total = provider.total(|it| it.usage.get(state as usize).map_or(0, Count::get));
                 states.push((labels, total));
             }
+            for outcome in Injection::ALL {
+                let labels = [("provider", provider.name()), ("outcome", outcome.as_str())];
+                let cell = outcome as usize;
+                let total = provider.total(|it| it.injections.get(cell).map_or(0, Count::get));
+                injections.push((labels, total));
+            }
         }
         page.counts(
             "tokens",
@@ -60,6 +67,11 @@ impl Scrape {
             "answers",
             "Successful answers of a provider in one of the dialects, by what they said of their cost",
             states,
+        )?;
+        page.counts(
+            "usage_injections",
+            "Streamed chat requests to a provider with usage: inject, by what became of asking for usage",
+            injections,
         )
     }
 }

@@ -25,7 +25,7 @@ use crate::lane::Decline;
 use crate::meter::{Count, Distribution, Level};
 use crate::observe::{EndReason, Record, Way};
 use crate::switch::Switch;
-use crate::usage::{State, Tokens, Usage};
+use crate::usage::{Injection, State, Tokens, Usage};
 
 pub use exposition::{CONTENT_TYPE, Scene};
 pub use ledger::{AgentCost, LedgerScene};
@@ -227,6 +227,7 @@ struct ProviderCells {
     /// In the order of [`Tokens::named`].
     tokens: [Count; Tokens::KINDS],
     usage: [Count; State::ALL.len()],
+    injections: [Count; Injection::ALL.len()],
     opened: Count,
     reused: Count,
     failed: Count,
@@ -319,6 +320,12 @@ impl ProviderMeter {
         for (cell, (_, tokens)) in cells.tokens.iter().zip(usage.tokens.named()) {
             cell.add(tokens.unwrap_or(0));
         }
+    }
+
+    /// Counts what became of asking for usage.
+    pub fn injection(&self, outcome: Injection) {
+        let cells = self.cells();
+        count(cells.and_then(|cells| cells.injections.get(outcome as usize)));
     }
 
     /// Connections that exchanges use.

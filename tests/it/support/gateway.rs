@@ -495,7 +495,7 @@ impl Drop for Gateway {
 }
 
 /// Keys of an access line; docs/operations.md says what they are.
-const ACCESS_KEYS: [&str; 34] = [
+const ACCESS_KEYS: [&str; 35] = [
     "time",
     "request_id",
     "client",
@@ -524,6 +524,7 @@ const ACCESS_KEYS: [&str; 34] = [
     "output_tokens",
     "cached_tokens",
     "cache_write_tokens",
+    "injection",
     "session_kind",
     "session_source",
     "session_evidence",
