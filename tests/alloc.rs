@@ -118,13 +118,15 @@ fn long_exchanges_allocate_no_more_than_short_ones_and_sessions_cost_a_buffer() 
     })
     .unwrap();
     for driver in [Driver::Epoll, Driver::IoUring] {
-        // The one model goes on as it is; the other mapping makes the gateway read every body.
-        for models in [
+        // The one model goes on as it is; the other mapping makes the gateway read every body. With usage
+        // asked for, every answer goes through a sieve.
+        for keys in [
             "",
             r#"models: [{ from: "m", to: "{model}" }, { from: "n", to: "x" }]"#,
+            "usage: inject",
         ] {
-            let gateway = start(driver, mock.addr(), models, "");
-            let case = format!("{driver:?} {models}");
+            let gateway = start(driver, mock.addr(), keys, "");
+            let case = format!("{driver:?} {keys}");
             let answer = |events: u32| move || receive(gateway, events);
             no_more(&format!("{case} answer"), answer(200), answer(2000));
             let upload = |mib: usize| move || send(gateway, mib << 20);
@@ -174,12 +176,12 @@ fn counted(exchange: impl Fn()) -> u64 {
 }
 
 /// Starts a gateway with one core; it runs until the process ends.
-fn start(driver: Driver, provider: SocketAddr, models: &str, more: &str) -> SocketAddr {
-    let comma = if models.is_empty() { "" } else { ", " };
+fn start(driver: Driver, provider: SocketAddr, keys: &str, more: &str) -> SocketAddr {
+    let comma = if keys.is_empty() { "" } else { ", " };
     let yaml = format!(
         "server: {{ listen: [\"127.0.0.1:0\"] }}\nlog: {{ access: none }}\n{more}\
          clients:\n  - {{ name: c, key_env: KEY }}\nproviders:\n  - {{ name: a, dialect: openai, \
-         base_url: \"http://{provider}\", auth: none{comma}{models} }}\n"
+         base_url: \"http://{provider}\", auth: none{comma}{keys} }}\n"
     );
     let mut config = config::parse(&yaml, &|name| {
         (name == "KEY").then(|| CLIENT_KEY.to_owned())

@@ -31,26 +31,22 @@ pub fn ask_for_usage(body: &[u8], facts: &Peek) -> Result<Option<Patch>, Injecti
     if repeated.contains(TopKey::Stream) || repeated.contains(TopKey::StreamOptions) {
         return Err(Injection::RequestAmbiguous);
     }
-    let patch = if facts.keys().contains(TopKey::StreamOptions) {
-        complete(body, facts)?
-    } else {
-        // A request for a stream has another member, so a comma follows.
-        facts
-            .opened_at()
-            .map(|at| put_in(at + 1, br#""stream_options":{"include_usage":true},"#))
-    };
-    patch.map_or(Err(Injection::RequestAmbiguous), |patch| Ok(Some(patch)))
+    if facts.keys().contains(TopKey::StreamOptions) {
+        return complete(body, facts).map(Some);
+    }
+    // A request for a stream has another member, so a comma follows.
+    let member = br#""stream_options":{"include_usage":true},"#;
+    Ok(facts.opened_at().map(|at| put_in(at + 1, member)))
 }
 
-/// What is missing of the `stream_options` that are there; none if these cannot be told.
-fn complete(body: &[u8], facts: &Peek) -> Result<Option<Patch>, Injection> {
+/// What is missing of the `stream_options` that are there.
+fn complete(body: &[u8], facts: &Peek) -> Result<Patch, Injection> {
     let span = facts.span(TopKey::StreamOptions);
-    let Some(span) = span.filter(|span| is_plainly_named(body, *span)) else {
-        return Ok(None);
-    };
+    let span = span.filter(|span| is_plainly_named(body, *span));
+    let span = span.ok_or(Injection::RequestAmbiguous)?;
     match facts.kind(TopKey::StreamOptions) {
-        Fact::Found(Kind::Null) => Ok(Some(put_over(span, br#"{"include_usage":true}"#))),
-        Fact::Found(Kind::Object) => Ok(Some(Options::of(body, span)?.complete(span.start)?)),
+        Fact::Found(Kind::Null) => Ok(put_over(span, br#"{"include_usage":true}"#)),
+        Fact::Found(Kind::Object) => Options::of(body, span)?.complete(span.start),
         _ => Err(Injection::RequestOtherType),
     }
 }
@@ -92,23 +88,16 @@ struct Options {
     word: Word,
     /// Members so far.
     members: u32,
-    /// What the name that came last is.
-    name: Name,
-    /// Members whose name asks, or is read as if by some.
+    /// Whether the member at hand is one that asks, or is read as if by some.
+    asks: bool,
+    /// How many such there are.
     asking: u32,
-    /// One of these names is not spelled plainly.
+    /// One of them is not spelled plainly.
     is_odd: bool,
     /// The value of the last of them, and where it stands in `stream_options`.
     value: Option<(Value, Span)>,
     /// Whether the object itself is open.
     is_open: bool,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Name {
-    Asks,
-    #[default]
-    Other,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +143,7 @@ impl Options {
 
     /// The value of the member at hand begins.
     fn begin(&mut self, value: Value, at: u64) {
-        if self.name == Name::Asks {
+        if self.asks {
             self.value = Some((value, Span { start: at, end: at }));
         }
     }
@@ -172,7 +161,7 @@ impl Sink for Options {
 
     fn close(&mut self) {
         // What ends behind it is no member.
-        self.name = Name::Other;
+        self.asks = false;
     }
 
     fn key(&mut self, raw: &[u8], last: bool) {
@@ -180,9 +169,8 @@ impl Sink for Options {
             return;
         };
         self.members += 1;
-        self.name = Name::Other;
-        if is_read_as(name, ASKS) {
-            self.name = Name::Asks;
+        self.asks = is_read_as(name, ASKS);
+        if self.asks {
             self.asking += 1;
             self.is_odd |= raw != ASKS.as_bytes();
         }
@@ -205,7 +193,7 @@ impl Sink for Options {
     }
 
     fn end(&mut self, end: u64) {
-        if let Some((_, span)) = self.value.as_mut().filter(|_| self.name == Name::Asks) {
+        if let Some((_, span)) = self.value.as_mut().filter(|_| self.asks) {
             span.end = end;
         }
     }

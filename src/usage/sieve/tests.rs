@@ -1,6 +1,7 @@
 use super::fuzzing::{agree, sifted};
 use super::*;
 use proptest::prelude::*;
+use std::fs;
 
 const DELTA: &str =
     r#"data: {"id":"c","choices":[{"index":0,"delta":{"content":"a"}}],"usage":null}"#;
@@ -174,6 +175,36 @@ fn whether_the_chunk_was_there_is_known() {
         }
         assert_eq!(sieve.outcome(), outcome);
     }
+}
+
+/// The corpus, in every dialect: whole, one byte a piece, and in pieces of several sizes.
+#[test]
+fn stored_streams_lose_their_extra_chunk_and_nothing_else() {
+    let mut lost = Vec::new();
+    for entry in fs::read_dir("tests/data/responses").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|it| it != "sse") {
+            continue;
+        }
+        let body = fs::read(&path).unwrap();
+        for step in [1, 2, 7, 64, 1000] {
+            agree(&body, body.chunks(step));
+        }
+        let passed = sifted([&body[..]].into_iter(), true);
+        if passed != body {
+            let count = |bytes: &[u8]| bytes.windows(5).filter(|it| it == b"data:").count();
+            assert_eq!(count(&passed) + 1, count(&body), "{}", path.display());
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            lost.push(name.to_owned());
+        }
+    }
+    lost.sort();
+    let expected = [
+        "chat-text-usage",
+        "chat-text-usage-cached",
+        "chat-text-usage-null-each",
+    ];
+    assert_eq!(lost, expected);
 }
 
 proptest! {
