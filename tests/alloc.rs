@@ -21,7 +21,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use lanegate::config::{self, Driver, Workers};
-use lanegate::mock::{Mock, Options};
+use lanegate::mock::{Mock, Options, Recorded};
 
 /// What the gateway calls the thread of a core.
 const CORE: &[u8] = b"lanegate-core\0";
@@ -128,7 +128,16 @@ fn long_exchanges_allocate_no_more_than_short_ones_and_sessions_cost_a_buffer() 
             let gateway = start(driver, mock.addr(), keys, "");
             let case = format!("{driver:?} {keys}");
             let answer = |events: u32| move || receive(gateway, events);
+            mock.clear();
             no_more(&format!("{case} answer"), answer(200), answer(2000));
+            let asks =
+                |request: &Recorded| request.body.windows(13).any(|it| it == b"include_usage");
+            let asking = mock.requests().into_iter().filter(asks).count();
+            assert_eq!(
+                asking,
+                if keys == "usage: inject" { 3 } else { 0 },
+                "{case}"
+            );
             let upload = |mib: usize| move || send(gateway, mib << 20);
             no_more(&format!("{case} upload"), upload(4), upload(16));
         }

@@ -148,6 +148,7 @@ async fn answer(client: &mut Client, forward: &mut Forward, local: Local) -> Nex
     let record = &mut client.record;
     record.way = Way::Local;
     record.to = None;
+    record.injection = None;
     record.switch = Some(local.switch);
     local.answer.send(&client.stream, record).await
 }

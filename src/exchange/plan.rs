@@ -14,7 +14,7 @@ use crate::identity::session::Asker;
 use crate::json::{Patch, Patches, patched_len, quote};
 use crate::lane::{Asks, Decline, Lane, choose};
 use crate::observe::Destination;
-use crate::peek::{Fact, Peek, TopKey};
+use crate::peek::{Fact, Peek, StreamFlag, TopKey};
 use crate::route::{Routed, match_path};
 use crate::upstream::{EndpointId, Pool};
 use crate::usage::{Injection, ask_for_usage};
@@ -220,6 +220,11 @@ fn usage_patch(
     if !core.table.injects_usage(routed) || forward.asked.dialect != Some(Dialect::Chat) {
         return Ok(None);
     }
+    let facts = forward.body.facts();
+    let stream = facts.map_or(Fact::NotYet, Peek::stream);
+    if !matches!(stream, Fact::NotYet | Fact::Found(StreamFlag::True)) {
+        return Ok(None);
+    }
     if forward.codings.is_coded() {
         return Err(Injection::RequestCoded);
     }
@@ -227,7 +232,6 @@ fn usage_patch(
         return Err(Injection::RequestBeyondWindow);
     }
     let body = client.input.bytes().get(..forward.body.ready());
-    let facts = forward.body.facts();
     facts.map_or(Ok(None), |facts| {
         ask_for_usage(body.unwrap_or_default(), facts)
     })

@@ -210,12 +210,18 @@ impl Prepared {
     fn begin(&self, record: &mut Record) {
         record.status = self.status;
         record.first_byte = Some(record.elapsed());
+        // It may be cut off before its end is noted.
+        self.note_injection(record);
+    }
+
+    fn note_injection(&self, record: &mut Record) {
+        let sifted = self.unsifted.or_else(|| self.body.injection());
+        record.injection = sifted.or(record.injection);
     }
 
     /// Notes in `record`, which says why it ended, what this response cost and what was taken out of it.
     fn end(&mut self, record: &mut Record) {
-        let sifted = self.unsifted.or_else(|| self.body.injection());
-        record.injection = sifted.or(record.injection);
+        self.note_injection(record);
         record.usage = self.body.usage(record.end == EndReason::Complete);
     }
 }

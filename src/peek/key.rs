@@ -33,11 +33,13 @@ pub enum TopKey {
     Instructions,
     /// `stream_options`
     StreamOptions,
+    /// `usage`
+    Usage,
 }
 
 impl TopKey {
     /// All keys, in the order of their discriminants.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Model,
         Self::Stream,
         Self::Messages,
@@ -52,6 +54,7 @@ impl TopKey {
         Self::System,
         Self::Instructions,
         Self::StreamOptions,
+        Self::Usage,
     ];
 
     /// The key as providers spell it.
@@ -72,6 +75,7 @@ impl TopKey {
             Self::System => "system",
             Self::Instructions => "instructions",
             Self::StreamOptions => "stream_options",
+            Self::Usage => "usage",
         }
     }
 

@@ -24,12 +24,19 @@ const OPTIONS_SPELLED: &[u8] = b"\"stream_options\"";
 /// # Errors
 /// Why nothing is changed in a request for a stream.
 pub fn ask_for_usage(body: &[u8], facts: &Peek) -> Result<Option<Patch>, Injection> {
+    let repeated = facts.repeated();
+    if repeated.contains(TopKey::Stream) {
+        return Err(Injection::RequestAmbiguous);
+    }
     if facts.stream() != Fact::Found(StreamFlag::True) {
         return Ok(None);
     }
-    let repeated = facts.repeated();
-    if repeated.contains(TopKey::Stream) || repeated.contains(TopKey::StreamOptions) {
+    if repeated.contains(TopKey::StreamOptions) {
         return Err(Injection::RequestAmbiguous);
+    }
+    // Some providers are asked by a member of this name, in a form of their own.
+    if facts.keys().contains(TopKey::Usage) {
+        return Err(Injection::Asked);
     }
     if facts.keys().contains(TopKey::StreamOptions) {
         return complete(body, facts).map(Some);
@@ -258,6 +265,8 @@ mod tests {
                 r#""stream_options":{"a":[1],"include_usage" : true }"#,
                 Asked,
             ),
+            (r#""usage":{"include":true}"#, Asked),
+            (r#""Usage":false,"stream_options":{}"#, Asked),
             (r#""stream_options":[]"#, RequestOtherType),
             (r#""stream_options":false"#, RequestOtherType),
             (r#""stream_options":"null""#, RequestOtherType),
@@ -281,6 +290,7 @@ mod tests {
             (r#""stream\u005foptions":null"#, RequestAmbiguous),
             (r#""stream":true"#, RequestAmbiguous),
             (r#""Stream":false"#, RequestAmbiguous),
+            (r#""stream":false"#, RequestAmbiguous),
             (
                 r#""stream_options":{"include_usage":false,"include_usage":false}"#,
                 RequestAmbiguous,

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::admin::{ADMIN, admin, scrape_after};
 use crate::support::client::{CHAT, Client, Response, chunk, head, request};
 use crate::support::gateway::{Driver, Gateway, Setup};
-use crate::support::message::{End, Flow, find};
+use crate::support::message::{End, Flow, find, settle};
 use crate::support::on_both_drivers;
 use crate::support::origin::{Caller, Incoming, Origin, json as answer};
 
@@ -27,6 +28,9 @@ on_both_drivers!(
     what_is_held_when_the_provider_breaks_off_is_sent_on,
     no_delta_waits_for_the_next_one,
     a_body_that_ends_with_the_connection_is_sifted_too,
+    trailer_fields_follow_what_was_taken_out_last,
+    what_is_cut_here_has_its_outcome_too,
+    a_switch_that_went_on_in_part_has_none,
 );
 
 const DELTAS: &str = concat!(
@@ -238,11 +242,20 @@ fn what_is_missing_is_put_in_and_the_extra_chunk_taken_out(driver: Driver) {
 fn who_asks_gets_what_the_provider_sends(driver: Driver) {
     let origin = provider();
     let gateway = injecting(driver, &origin).start();
-    let body =
-        r#"{"stream":true,"model":"m","messages":[],"stream_options":{"include_usage":true}}"#;
-    let (answer, line, seen) = asked(&gateway, &origin, &[], body.as_bytes());
-    assert_eq!((text(&seen), text(&answer.body)), (body, &*all()));
-    assert_eq!(said(&line), json!(["asked", "complete", 12, 7]));
+    for options in [
+        r#""stream_options":{"include_usage":true}"#,
+        // A provider's own way to be asked.
+        r#""usage":{"include":true},"stream_options":{"include_usage":true}"#,
+    ] {
+        let body = format!(r#"{{"stream":true,"model":"m","messages":[],{options}}}"#);
+        let (answer, line, seen) = asked(&gateway, &origin, &[], body.as_bytes());
+        assert_eq!((text(&seen), text(&answer.body)), (&*body, &*all()));
+        assert_eq!(said(&line), json!(["asked", "complete", 12, 7]));
+    }
+    let body = r#"{"stream":true,"model":"m","messages":[],"usage":{"include":true}}"#;
+    let (_, line, seen) = asked(&gateway, &origin, &["x-case: object"], body.as_bytes());
+    assert_eq!(text(&seen), body);
+    assert_eq!(line["injection"], "asked");
 }
 
 fn what_cannot_be_told_is_left_alone_and_counted(driver: Driver) {
@@ -316,6 +329,7 @@ fn other_requests_are_left_alone(driver: Driver) {
     let origin = provider();
     let inject = injecting(driver, &origin)
         .provider("anthropic", origin.address(), "default: true")
+        .with("limits: { window_bytes: 64KiB }")
         .start();
     let relay = Setup::new(driver)
         .with(ADMIN)
@@ -340,7 +354,25 @@ fn other_requests_are_left_alone(driver: Driver) {
         assert_eq!(text(&answer.body), unasked(), "{path}");
         assert_eq!(line.get("injection"), None, "{path} {line}");
     }
-    for gateway in [inject, relay] {
+    // One that says so before the rest of it is here.
+    let long = format!(
+        r#"{{"stream":false,"model":"m","x":"{}"}}"#,
+        "x".repeat(100_000)
+    );
+    let (_, line, seen) = asked(&inject, &origin, &[], long.as_bytes());
+    assert_eq!(text(&seen), long);
+    assert_eq!(line.get("injection"), None, "{line}");
+    // One with a content coding, read for its model.
+    let keys = r#"default: true, usage: inject, models: [{ from: "n", to: "another" }]"#;
+    let reads = Setup::new(driver)
+        .with(ADMIN)
+        .provider("openai", origin.address(), keys)
+        .start();
+    let coded = gzipped(single.as_bytes());
+    let (_, line, seen) = asked(&reads, &origin, &["Content-Encoding: gzip"], &coded);
+    assert_eq!(seen, coded);
+    assert_eq!(line.get("injection"), None, "{line}");
+    for gateway in [inject, relay, reads] {
         let page = scrape_after(admin(&gateway), 1);
         assert_eq!(page.sum("lanegate_usage_injections_total"), 0);
     }
@@ -555,4 +587,122 @@ fn a_body_that_ends_with_the_connection_is_sifted_too(driver: Driver) {
             assert_eq!(line_of(&gateway, &answer)["injection"], why, "{case}");
         }
     }
+}
+
+fn trailer_fields_follow_what_was_taken_out_last(driver: Driver) {
+    let origin = Origin::start(|caller| {
+        while let Some(request) = caller.request() {
+            let extra = match request.case().as_str() {
+                // The last byte of what is taken out comes alone.
+                "late" => {
+                    let (first, last) = EXTRA.split_at(EXTRA.len() - 1);
+                    [chunk(first.as_bytes()), chunk(last.as_bytes())].concat()
+                }
+                _ => chunk(EXTRA.as_bytes()),
+            };
+            let parts = [
+                &stream_head(CHUNKED)[..],
+                &chunk(DELTAS.as_bytes()),
+                &extra,
+                b"0\r\nX-Sum: 1\r\n\r\n",
+            ];
+            caller.reply(&parts.concat()).unwrap();
+        }
+    });
+    let gateway = injecting(driver, &origin).start();
+    for (case, te) in [("once", true), ("late", true), ("late", false)] {
+        let case = format!("x-case: {case}");
+        let fields = [&*case, "TE: trailers"];
+        let fields = fields.get(..if te { 2 } else { 1 }).unwrap();
+        let (answer, line, _) = asked(&gateway, &origin, fields, STREAM);
+        assert_eq!(text(&answer.body), DELTAS, "{case}");
+        assert_eq!(answer.end, End::Complete, "{case}");
+        let trailers = answer.trailers.join(&b"\n"[..]);
+        assert_eq!(text(&trailers), if te { "X-Sum: 1" } else { "" }, "{case}");
+        assert_eq!(line["injection"], "removed", "{case}");
+    }
+}
+
+/// A provider that answers in part and then waits: the case says up to where.
+fn pausing() -> Origin {
+    Origin::start(|caller| {
+        if let Some(request) = caller.request() {
+            let upto = match request.case().as_str() {
+                "held" => DELTAS.len() + EXTRA.len() - 4,
+                _ => DELTAS.len() + EXTRA.len(),
+            };
+            let whole = all();
+            let part = whole.get(..upto).unwrap();
+            let sent = [stream_head(CHUNKED), chunk(part.as_bytes())].concat();
+            caller.reply(&sent).unwrap();
+            caller.stall_until_ended();
+        }
+    })
+}
+
+/// A client inside the stream of a provider that pauses, with all that it is sent until then.
+fn inside(gateway: &Gateway, case: &str) -> Client {
+    let mut client = gateway.connect();
+    let case = format!("x-case: {case}");
+    client
+        .send(&request("POST", CHAT, &[&case], STREAM))
+        .unwrap();
+    let (_, head) = client.heads().unwrap();
+    let mut flow = Flow::new(head.response_framing("POST").unwrap());
+    let mut came = Vec::new();
+    while came.len() < DELTAS.len() {
+        came.extend(flow.piece(&mut client.wire).unwrap());
+    }
+    assert_eq!(text(&came), DELTAS);
+    client
+}
+
+fn what_is_cut_here_has_its_outcome_too(driver: Driver) {
+    let origin = pausing();
+    let mut gateway = injecting(driver, &origin)
+        .with("timeouts: { drain: 500ms, linger: 400ms }")
+        .start();
+    for (case, outcome) in [("held", "not_found"), ("whole", "removed")] {
+        let client = inside(&gateway, case);
+        // Most times the gateway has read what is behind the deltas with them.
+        settle();
+        drop(client);
+        let line = gateway.access_line(case, |line| line["injection"] == outcome);
+        assert_eq!(line["end_reason"], "client_closed", "{line}");
+    }
+    let client = inside(&gateway, "held");
+    gateway.tell(Signal::TERM);
+    assert_eq!(gateway.exit_status().code(), Some(0));
+    drop(client);
+    let line = gateway.ended("drained");
+    assert_eq!(
+        (&line["injection"], &line["status"]),
+        (&json!("not_found"), &json!(200))
+    );
+}
+
+/// What is sent on before its end is known, and answered here for its end.
+fn a_switch_that_went_on_in_part_has_none(driver: Driver) {
+    let origin = provider();
+    let gateway = injecting(driver, &origin)
+        .with("limits: { window_bytes: 64KiB }")
+        .start();
+    let filler = "x".repeat(300_000);
+    let first = format!(r#"{{"model":"m","messages":[{{"role":"user","content":"{filler}"#);
+    let second = r#""},{"role":"user","content":"--who?"}]}"#;
+    let length = format!("Content-Length: {}", first.len() + second.len());
+    let mut client = gateway.connect();
+    let head = head("POST", CHAT, &[&length]);
+    client
+        .send(format!("{head}\r\n{first}").as_bytes())
+        .unwrap();
+    origin.wait("a part", |log| !log.requests.is_empty());
+    client.send(second.as_bytes()).unwrap();
+    let answer = client.response("POST").unwrap();
+    assert_eq!(answer.status, 200);
+    let line = line_of(&gateway, &answer);
+    assert_eq!(
+        (&line["switch"], &line["attempts"], line.get("injection")),
+        (&json!("who"), &json!(1), None)
+    );
 }
