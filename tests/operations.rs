@@ -136,6 +136,24 @@ fn the_dashboard_shows_metrics_that_exist() {
     assert_eq!(left_out, expected);
 }
 
+/// Columns of a dashboard.
+const COLUMNS: u64 = 24;
+
+#[test]
+fn each_panel_of_the_dashboard_has_an_id_and_a_place_of_its_own() {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
+    for panel in dashboard["panels"].as_array().unwrap() {
+        let title = panel["title"].as_str().unwrap();
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{title}");
+        let [x, y, w, h] = ["x", "y", "w", "h"].map(|key| panel["gridPos"][key].as_u64().unwrap());
+        assert!(x + w <= COLUMNS, "{title}");
+        for cell in (x..x + w).flat_map(|x| (y..y + h).map(move |y| (x, y))) {
+            assert!(taken.insert(cell), "{title}");
+        }
+    }
+}
+
 #[test]
 fn ten_alerts_are_made_of_metrics_and_words_that_exist() {
     let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
