@@ -28,6 +28,10 @@ const EXPLAIN: &[u8] = b"/admin/explain/";
 const NO_LABEL: &str =
     "a value is empty, too long or has other characters than A-Z a-z 0-9 . _ : -";
 
+/// What is said where something of one client is asked for, and not of which.
+const NO_PRINCIPAL: &str = "principal is needed, since clients have names here: principal=NAME, or \
+                            principal= for what came before they had";
+
 /// What precedes the id of a session.
 const SESSIONS: &[u8] = b"/admin/sessions/";
 
@@ -178,21 +182,25 @@ impl<'a> Endpoint<'a> {
 
 /// `conversation` is the id that the client sends, `session_key` any key as it is stored.
 fn conversations(operations: &dyn Operations, query: &str) -> Content {
-    let (mut principal, mut session) = ("", None);
+    let (mut principal, mut session) = (None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match name {
+            "principal" if value.is_empty() => principal = Some(value),
             // Keys, ids and names of clients need no escapes.
             _ if !is_label(value.as_bytes(), QUERY_BYTES_MAX) => {
                 return bad_query(NO_LABEL);
             }
-            "principal" => principal = value,
+            "principal" => principal = Some(value),
             "conversation" => session = Some(format!("c:{value}")),
             "session_key" => session = Some(value.to_owned()),
             _ => return bad_query("known parameters: conversation, session_key, principal"),
         }
     }
-    match operations.conversations(principal, session.as_deref()) {
+    if session.is_some() && principal.is_none() && operations.has_clients() {
+        return bad_query(NO_PRINCIPAL);
+    }
+    match operations.conversations(principal.unwrap_or_default(), session.as_deref()) {
         Summed::Tree(tree) => match serde_json::to_value(&tree) {
             Ok(tree) => Content::json(200, &tree),
             Err(_) => Content::text(500, "the sum cannot be written"),
@@ -211,7 +219,9 @@ fn conversations(operations: &dyn Operations, query: &str) -> Content {
 /// `id` is what a client calls its conversation, or a token of a session. The session's key is not shown.
 fn session(operations: &dyn Operations, id: &str, query: &str) -> Content {
     let principal = match query.split_once('=') {
+        None if query.is_empty() && operations.has_clients() => return bad_query(NO_PRINCIPAL),
         None if query.is_empty() => "",
+        Some(("principal", "")) => "",
         Some(("principal", principal)) if is_label(principal.as_bytes(), QUERY_BYTES_MAX) => {
             principal
         }

@@ -40,6 +40,9 @@ pub trait Operations: Send + Sync + 'static {
     /// What is known of the exchange with this request id, as a JSON object; none if nothing is.
     fn explain(&self, request_id: &str) -> Option<Vec<u8>>;
 
+    /// Whether clients have names, so that a conversation is known by the name of its client too.
+    fn has_clients(&self) -> bool;
+
     /// The sums of a conversation of this principal and of those below it; of its newest conversations if none
     /// is named. May take seconds.
     fn conversations(&self, principal: &str, session: Option<&str>) -> Summed;

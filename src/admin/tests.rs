@@ -9,6 +9,7 @@ use crate::classify::Evidence;
 struct Said {
     readiness: Readiness,
     is_alive: bool,
+    has_clients: bool,
     reload: fn() -> Result<Reloaded, NotReloaded>,
     asked: AtomicUsize,
 }
@@ -28,6 +29,9 @@ impl Operations for Said {
     }
     fn explain(&self, request_id: &str) -> Option<Vec<u8>> {
         (request_id == "req_1").then(|| b"{}\n".to_vec())
+    }
+    fn has_clients(&self) -> bool {
+        self.has_clients
     }
     fn session(&self, principal: &str, id: &str) -> Looked {
         match (principal, id) {
@@ -56,6 +60,7 @@ fn said() -> Said {
     Said {
         readiness: Readiness::Ready,
         is_alive: true,
+        has_clients: false,
         reload: || Err(NotReloaded::NoFile),
         asked: AtomicUsize::new(0),
     }
@@ -183,6 +188,30 @@ fn conversations_are_asked_for_by_known_parameters_only() {
     assert!(ask(address, "POST /admin/conversations").starts_with("HTTP/1.1 405 "));
 }
 
+/// A conversation without the name of its client is another one, and its sums would all be zero.
+#[test]
+fn where_clients_have_names_the_one_is_needed() {
+    let (address, _) = started(Said {
+        has_clients: true,
+        ..said()
+    });
+    for (asked, status) in [
+        ("conversations?conversation=a", 400),
+        ("conversations?session_key=c:a", 400),
+        ("conversations?conversation=a&principal=ci", 200),
+        ("conversations?conversation=a&principal=", 503),
+        ("conversations", 404),
+        ("sessions/other", 400),
+        ("sessions/other?principal=", 200),
+        ("sessions/known?principal=p", 200),
+    ] {
+        let answer = ask(address, &format!("GET /admin/{asked}"));
+        let begins = answer.starts_with(&format!("HTTP/1.1 {status} "));
+        assert!(begins, "{asked}: {answer}");
+        assert_eq!(answer.contains("principal=NAME"), status == 400, "{asked}");
+    }
+}
+
 #[test]
 fn a_gateway_whose_ledger_fails_is_ready_and_says_so() {
     let (address, _) = started(Said {
@@ -209,7 +238,8 @@ fn a_session_is_shown_by_the_rule_that_identified_it_and_not_by_its_key() {
         ("down", 503, "cannot be reached"),
         ("known?client=p", 400, "principal"),
         ("known?principal=p&principal=q", 400, "a value"),
-        ("known?principal=", 400, "a value"),
+        ("known?principal=a%20b", 400, "a value"),
+        ("other?principal=", 200, r#""kind":"unknown""#),
         ("a%20b", 400, "a value"),
         ("", 400, "a value"),
     ] {

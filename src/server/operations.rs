@@ -8,6 +8,7 @@ use crate::admin::{Looked, NotReloaded, Operations, Readiness, Reloaded, Summed}
 use crate::auth::SESSION_TOKEN_BYTES;
 use crate::classify::{Key, Scope};
 use crate::clock;
+use crate::config::Authentication;
 use crate::exchange::Keeping;
 use crate::ledger::{Asked, Desk, TokenSums};
 use crate::limits::QUESTION_WAIT_MS;
@@ -117,6 +118,13 @@ impl Operations for Operated {
 
     fn explain(&self, request_id: &str) -> Option<Vec<u8>> {
         self.share.observer.explained(request_id)
+    }
+
+    fn has_clients(&self) -> bool {
+        matches!(
+            self.control.in_force().config.authentication,
+            Authentication::Clients(_)
+        )
     }
 
     fn conversations(&self, principal: &str, session: Option<&str>) -> Summed {

@@ -289,7 +289,9 @@ fn a_principal_sees_only_its_own(driver: Driver) {
         assert!(eventually(
             || requests("conversation=same&principal=one") == 1
         ));
-        assert_eq!(requests("conversation=same"), 0);
+        assert_eq!(requests("conversation=same&principal="), 0);
+        let unnamed = "/admin/conversations?conversation=same";
+        assert_eq!(operator(&gateway, unnamed).0, 400);
     });
 }
 
