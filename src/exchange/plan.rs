@@ -110,6 +110,7 @@ pub(super) fn plan<'a>(
         index: routed.provider.index(),
         imposter: routed.imposter,
         auth: describe_auth(&provider.auth, routed.imposter).as_str(),
+        model: routed.model,
     };
     Ok(Plan::Forward(Planned {
         pool,

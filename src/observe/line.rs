@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::classify::{AgentEvidence, Evidence, SessionView};
+use crate::identity::Inline;
 use crate::identity::session::Source;
 use crate::observe::Record;
 use crate::peek::{Fact, Seen, StreamFlag};
@@ -53,6 +54,11 @@ struct Line<'a> {
     agent_family: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent_evidence: Option<&'static str>,
+    /// These only for who asks: the words of a client are not in the log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target_model: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<Body>,
 }
@@ -111,15 +117,22 @@ impl Body {
 
 /// Appends the line of `record`, which ended at `time` since the Unix epoch.
 pub(super) fn write(record: &Record, time: Duration, out: &mut Vec<u8>) {
-    append(line(record, time, None), out);
+    append(line(record, time), out);
 }
 
-/// Appends the same with what was known of the body.
+/// Appends the same with the models and with what was known of the body.
 pub(super) fn explain(record: &Record, time: Duration, out: &mut Vec<u8>) {
-    append(line(record, time, record.seen.map(Body::of)), out);
+    let to = record.to.as_ref();
+    let explained = Line {
+        model: record.model.as_ref().map(Inline::as_str),
+        target_model: to.and_then(|to| to.model.as_deref()),
+        body: record.seen.map(Body::of),
+        ..line(record, time)
+    };
+    append(explained, out);
 }
 
-fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
+fn line(record: &Record, time: Duration) -> Line<'_> {
     let to = record.to.as_ref();
     let tokens = record.usage.unwrap_or_default().tokens;
     Line {
@@ -164,7 +177,9 @@ fn line(record: &Record, time: Duration, body: Option<Body>) -> Line<'_> {
         classified: record.view.map(Classified::of),
         agent_family: record.agent.map(AgentEvidence::family),
         agent_evidence: record.agent.map(AgentEvidence::as_str),
-        body,
+        model: None,
+        target_model: None,
+        body: None,
     }
 }
 
@@ -208,6 +223,7 @@ mod tests {
             index: 0,
             imposter: true,
             auth: "Bearer",
+            model: None,
         });
         record.status = 200;
         record.first_byte = Some(Duration::from_micros(1500));

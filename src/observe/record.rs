@@ -141,6 +141,8 @@ pub struct Destination {
     pub imposter: bool,
     /// Whose credential it got, as [`crate::auth::AuthToken`] spells it.
     pub auth: &'static str,
+    /// The model that it was asked for, where that is another than the client's.
+    pub model: Option<String>,
 }
 
 /// One exchange. Durations count from the last byte of its head.

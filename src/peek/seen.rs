@@ -21,13 +21,18 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// The demanded facts by name, each with `found`, `absent`, `beyond_bound` or `not_yet`.
+    /// The demanded facts by name, each with `found`, `absent`, `beyond_bound` or `not_yet`. A text is read
+    /// no further than a switch could go: one that is none has `no_switch` in place of `beyond_bound`.
     pub fn facts(self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let state = move |demand| {
             if self.found.has(demand) {
                 "found"
             } else if self.beyond.has(demand) {
-                "beyond_bound"
+                if demand == Demand::USER_TEXT {
+                    "no_switch"
+                } else {
+                    "beyond_bound"
+                }
             } else if self.closed {
                 "absent"
             } else {
@@ -113,6 +118,11 @@ mod tests {
         let long = format!(r#"{{"model":"{}"}}"#, "m".repeat(300));
         assert_eq!(facts(&long, Demand::MODEL), [("model", "beyond_bound")]);
         assert_eq!(facts(r#"{"model":"m"}"#, Demand::NOTHING), []);
+        for (said, state) in [("--who?", "found"), ("hi", "no_switch")] {
+            let body = format!(r#"{{"messages":[{{"role":"user","content":"{said}"}}]}}"#);
+            let expected = [("last_user_text", state)];
+            assert_eq!(facts(&body, Demand::USER_TEXT), expected, "{said}");
+        }
     }
 
     #[test]

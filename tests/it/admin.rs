@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::relay::still_serves;
 use crate::support::client::{BODY, CHAT, Client, Response, chat, request};
@@ -108,9 +109,45 @@ fn every_endpoint_answers(driver: Driver) {
 fn an_exchange_is_explained(driver: Driver) {
     let origin = Origin::echoing();
     let gateway = setup(driver, &origin).start();
-    let admin = admin(&gateway);
-    let answer = gateway.connect().exchange("POST", &chat(&[]));
+    let said = explained(&gateway, &chat(&[]));
+    for part in [
+        "\"lane\":\"wire\"",
+        "\"route\":\"passthrough\"",
+        "\"provider\":\"openai-origin\"",
+        "\"end_reason\":\"complete\"",
+        "\"body\":{",
+        "\"complete\":true",
+        "\"stream\":\"absent\"",
+    ] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    let mapped = Setup::new(driver)
+        .with(ADMIN)
+        .provider(
+            "openai",
+            origin.address(),
+            r#"models: [{ from: "small", to: "a-model" }, { from: "plain", to: "{model}" }]"#,
+        )
+        .start();
+    for (model, target) in [("small", Value::from("a-model")), ("plain", Value::Null)] {
+        let body =
+            format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"hi"}}]}}"#);
+        let asked = request("POST", CHAT, &[], body.as_bytes());
+        let said: Value = serde_json::from_str(&explained(&mapped, &asked)).unwrap();
+        assert_eq!(said["route"], "imposter");
+        assert_eq!(said["model"], model);
+        assert_eq!(said["target_model"], target);
+        let facts = &said["body"]["facts"];
+        assert_eq!(facts["model"], "found");
+        assert_eq!(facts["last_user_text"], "no_switch");
+    }
+}
+
+/// What is said of this request, once it is over.
+fn explained(gateway: &Gateway, asked: &[u8]) -> String {
+    let answer = gateway.connect().exchange("POST", asked);
     let id = answer.head.value("x-lanegate-request-id").unwrap();
+    let admin = admin(gateway);
     let mut explained = String::new();
     let found = eventually(|| {
         let response = ask(admin, "GET", &format!("/admin/explain/{id}"), &[]);
@@ -118,18 +155,8 @@ fn an_exchange_is_explained(driver: Driver) {
         response.status == 200
     });
     assert!(found, "{explained}");
-    for part in [
-        format!("\"request_id\":\"{id}\""),
-        "\"lane\":\"wire\"".to_owned(),
-        "\"route\":\"passthrough\"".to_owned(),
-        "\"provider\":\"openai-origin\"".to_owned(),
-        "\"end_reason\":\"complete\"".to_owned(),
-        "\"body\":{".to_owned(),
-        "\"complete\":true".to_owned(),
-        "\"stream\":\"absent\"".to_owned(),
-    ] {
-        assert!(explained.contains(&part), "{part} in {explained}");
-    }
+    assert!(explained.contains(&format!("\"request_id\":\"{id}\"")));
+    explained
 }
 
 fn everything_else_is_refused(driver: Driver) {

@@ -329,6 +329,7 @@ fn exchange(id: RequestId, fields: &[(&str, &str)], status: u16) -> Record {
         index: 0,
         imposter: true,
         auth: "none",
+        model: None,
     });
     record.request_bytes = 10;
     record.response_bytes = 100;

@@ -178,6 +178,7 @@ fn a_record_names_its_provider_only_by_position() {
         index: 0,
         imposter: false,
         auth: "none",
+        model: None,
     };
     let metrics = Arc::new(Metrics::new(1));
     metrics.core(0).exchange(&Record {
