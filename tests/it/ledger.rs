@@ -2,22 +2,19 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
 use crate::captures::{Capture, captures};
 use crate::support::client::{BODY, CHAT, Client, Response, chunk, head, request};
 use crate::support::exposition::Exposition;
 use crate::support::gateway::{Driver, Gateway, Setup};
+use crate::support::ledger::{Kept, lines_of};
 use crate::support::message::{Head, eventually};
 use crate::support::on_both_drivers;
 use crate::support::origin::{Origin, json as answer};
-use crate::support::postgres::Server;
 
 on_both_drivers!(
     an_outcome_follows_the_last_byte,
@@ -53,30 +50,10 @@ pub(crate) fn provider() -> Origin {
     })
 }
 
-/// The ledger in a file of this folder.
-fn in_file(folder: &TempDir) -> String {
-    let path = file(folder);
-    format!(
-        "store: {{ url: \"sqlite:{}\", flush_interval: 100ms }}\nadmin: {{ listen: \"127.0.0.1:0\" }}",
-        path.display()
-    )
-}
-
-fn file(folder: &TempDir) -> PathBuf {
-    folder.path().join("ledger.db")
-}
-
-const IN_MEMORY: &str =
-    "store: { url: \"memory:\", flush_interval: 100ms }\nadmin: { listen: \"127.0.0.1:0\" }";
-
-/// The ledger in a new database.
-fn in_database() -> String {
-    IN_MEMORY.replace("memory:", &Server::shared().database())
-}
-
 fn on_every_store(driver: Driver, test: impl Fn(Setup, &Origin)) {
-    let folder = TempDir::new().unwrap();
-    for lines in [IN_MEMORY.to_owned(), in_file(&folder), in_database()] {
+    let kept = Kept::each();
+    let [file, database] = kept.each_ref().map(Kept::lines);
+    for lines in [lines_of("memory:"), file, database] {
         let origin = provider();
         test(
             Setup::in_front_of(driver, &origin).workers(2).with(&lines),
@@ -318,65 +295,35 @@ fn identity_never_leaves_the_gateway(driver: Driver) {
     });
 }
 
-/// All rows of a table as JSON, times and sizes of heads left out.
-fn rows(path: &Path, table: &str, columns: &str) -> Vec<Value> {
-    let database = Connection::open(path).unwrap();
-    let order = if table == "route_decisions" {
-        ""
-    } else {
-        ", request_id"
-    };
-    let mut statement = database
-        .prepare(&format!(
-            "SELECT {columns} FROM {table} ORDER BY observed_at{order}, id"
-        ))
-        .unwrap();
-    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
-    let mut found = statement.query([]).unwrap();
-    let mut rows = Vec::new();
-    while let Some(row) = found.next().unwrap() {
-        let mut object = serde_json::Map::new();
-        for (at, name) in names.iter().enumerate() {
-            let value = match row.get_ref(at).unwrap() {
-                rusqlite::types::ValueRef::Integer(number) => json!(number),
-                rusqlite::types::ValueRef::Text(text) => json!(String::from_utf8_lossy(text)),
-                _ => Value::Null,
-            };
-            object.insert(name.clone(), value);
-        }
-        rows.push(Value::Object(object));
-    }
-    rows
-}
-
 const DECISION: &str = "principal, session_key, agent, parent_key, dialect, face, route, provider, \
     model, lane, status, request_bytes, end_reason";
 
 fn traffic_without_names_leaves_the_rows_of_the_fixture(driver: Driver) {
     let fixture = fs::read_to_string("tests/data/ledger/unnamed.json").unwrap();
     let fixture: Value = serde_json::from_str(&fixture).unwrap();
-    let folder = TempDir::new().unwrap();
-    let origin = provider();
-    let setup = Setup::in_front_of(driver, &origin).with(&in_file(&folder));
-    let gateway = setup.start();
-    let mut client = gateway.connect();
-    for exchange in fixture["requests"].as_array().unwrap() {
-        let body = exchange["body"].as_str().unwrap();
-        let target = exchange["target"].as_str().unwrap();
-        let sent = request("POST", target, &[], body.as_bytes());
-        assert_eq!(client.exchange("POST", &sent).status, 200, "{exchange}");
-        let seen = origin.look(|log| log.requests.last().unwrap().body.clone());
-        assert_eq!(seen, body.as_bytes());
-        // Rows are ordered by the moment of their end.
-        std::thread::sleep(Duration::from_millis(3));
+    for kept in Kept::each() {
+        let origin = provider();
+        let setup = Setup::in_front_of(driver, &origin).with(&kept.lines());
+        let gateway = setup.start();
+        let mut client = gateway.connect();
+        for exchange in fixture["requests"].as_array().unwrap() {
+            let body = exchange["body"].as_str().unwrap();
+            let target = exchange["target"].as_str().unwrap();
+            let sent = request("POST", target, &[], body.as_bytes());
+            assert_eq!(client.exchange("POST", &sent).status, 200, "{exchange}");
+            let seen = origin.look(|log| log.requests.last().unwrap().body.clone());
+            assert_eq!(seen, body.as_bytes());
+            // Rows are ordered by the moment of their end.
+            std::thread::sleep(Duration::from_millis(3));
+        }
+        assert_eq!(gateway.signal(Signal::TERM).code(), Some(0));
+        let decisions = kept.rows("route_decisions", DECISION);
+        assert_eq!(Value::from(decisions), fixture["route_decisions"]);
+        let columns = "principal, session_key, source, client_outcome";
+        let local = kept.rows("local_energy_observations", columns);
+        assert_eq!(Value::from(local), fixture["local_energy_observations"]);
+        assert!(kept.rows("energy_observations", columns).is_empty());
     }
-    assert_eq!(gateway.signal(Signal::TERM).code(), Some(0));
-    let decisions = rows(&file(&folder), "route_decisions", DECISION);
-    assert_eq!(Value::from(decisions), fixture["route_decisions"]);
-    let columns = "principal, session_key, source, client_outcome";
-    let local = rows(&file(&folder), "local_energy_observations", columns);
-    assert_eq!(Value::from(local), fixture["local_energy_observations"]);
-    assert!(rows(&file(&folder), "energy_observations", columns).is_empty());
 }
 
 fn sub_agents_of_real_clients_are_conversations_of_their_own(driver: Driver) {
@@ -387,67 +334,66 @@ fn sub_agents_of_real_clients_are_conversations_of_their_own(driver: Driver) {
         "opencode-mock-subagent",
     ];
     for run in runs {
-        let folder = TempDir::new().unwrap();
-        let origin = Origin::echoing();
-        let lines = format!("{}\nidentity: {{ native: true }}", in_file(&folder));
-        let gateway = Setup::in_front_of(driver, &origin)
-            .auth("passthrough")
-            .with(&lines)
-            .start();
-        let of_run = |it: &&Capture| it.name.starts_with(run);
-        for capture in all.iter().filter(of_run) {
-            let method = Head::of(&capture.bytes).method();
-            let mut client = gateway.connect();
-            client.send(&capture.bytes).unwrap();
-            assert_eq!(
-                client.response(&method).unwrap().status,
-                200,
-                "{}",
-                capture.name
-            );
-        }
-        assert_eq!(gateway.signal(Signal::TERM).code(), Some(0));
-        let rows = rows(&file(&folder), "route_decisions", "session_key, parent_key");
-        let named = rows
-            .iter()
-            .all(|row| row["session_key"].as_str().unwrap().starts_with("n:"));
-        assert!(named && rows.len() >= 3, "{run}: {rows:?}");
-        let mut keys: Vec<&str> = rows
-            .iter()
-            .map(|it| it["session_key"].as_str().unwrap())
-            .collect();
-        keys.sort_unstable();
-        keys.dedup();
-        assert_eq!(keys.len(), 2, "{run}: {rows:?}");
-        let children: Vec<&Value> = rows
-            .iter()
-            .filter(|it| !it["parent_key"].is_null())
-            .collect();
-        assert!(!children.is_empty(), "{run}: {rows:?}");
-        let parents: Vec<&Value> = rows
-            .iter()
-            .filter(|it| it["parent_key"].is_null())
-            .collect();
-        for child in children {
-            assert_eq!(child["parent_key"], parents[0]["session_key"], "{run}");
-            assert_ne!(child["session_key"], parents[0]["session_key"], "{run}");
+        let of_run: Vec<&Capture> = all.iter().filter(|it| it.name.starts_with(run)).collect();
+        for kept in Kept::each() {
+            run_has_one_child(driver, &kept, run, &of_run);
         }
     }
 }
 
+/// Sends the requests of a run again: they are of two conversations, one of them the parent of the other.
+fn run_has_one_child(driver: Driver, kept: &Kept, run: &str, requests: &[&Capture]) {
+    let origin = Origin::echoing();
+    let lines = format!("{}\nidentity: {{ native: true }}", kept.lines());
+    let gateway = Setup::in_front_of(driver, &origin)
+        .auth("passthrough")
+        .with(&lines)
+        .start();
+    for capture in requests {
+        let method = Head::of(&capture.bytes).method();
+        let mut client = gateway.connect();
+        client.send(&capture.bytes).unwrap();
+        let answer = client.response(&method).unwrap();
+        assert_eq!(answer.status, 200, "{}", capture.name);
+    }
+    assert_eq!(gateway.signal(Signal::TERM).code(), Some(0));
+    let rows = kept.rows("route_decisions", "session_key, parent_key");
+    assert!(rows.len() >= 3, "{run}: {rows:?}");
+    let mut keys: Vec<&str> = rows
+        .iter()
+        .map(|it| it["session_key"].as_str().unwrap())
+        .collect();
+    assert!(
+        keys.iter().all(|key| key.starts_with("n:")),
+        "{run}: {rows:?}"
+    );
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), 2, "{run}: {rows:?}");
+    let (parents, children): (Vec<&Value>, Vec<&Value>) =
+        rows.iter().partition(|it| it["parent_key"].is_null());
+    assert!(!children.is_empty(), "{run}: {rows:?}");
+    for child in children {
+        assert_eq!(child["parent_key"], parents[0]["session_key"], "{run}");
+        assert_ne!(child["session_key"], parents[0]["session_key"], "{run}");
+    }
+}
+
 fn adoption_is_counted(driver: Driver) {
-    let origin = provider();
-    let gateway = Setup::in_front_of(driver, &origin).with(IN_MEMORY).start();
-    let before = scrape(&gateway);
+    on_every_store(driver, |setup, _| counts_adoption(&setup.start()));
+}
+
+fn counts_adoption(gateway: &Gateway) {
+    let before = scrape(gateway);
     assert_eq!(before.sum("lanegate_conversations_distinct"), 0);
-    let share = |gateway: &Gateway| {
+    let share = || {
         let page = operator(gateway, "/metrics").1;
         let line = page
             .lines()
             .find(|it| it.starts_with("lanegate_identity_client_share "));
         line.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap())
     };
-    assert_eq!(share(&gateway), None, "absent, not 0");
+    assert_eq!(share(), None, "absent, not 0");
     let mut client = gateway.connect();
     for _ in 0..5 {
         for name in ["a", "b", "c"] {
@@ -456,19 +402,24 @@ fn adoption_is_counted(driver: Driver) {
         ask(&mut client, &["X-Router-Agent: Atlas (Plan Executor)"]);
     }
     // a38, a15
-    let counted = eventually(|| scrape(&gateway).sum("lanegate_identity_decisions") == 20);
-    assert!(counted, "{:?}", scrape(&gateway));
-    let now = scrape(&gateway);
+    let counted = eventually(|| scrape(gateway).sum("lanegate_identity_decisions") == 20);
+    assert!(counted, "{:?}", scrape(gateway));
+    let now = scrape(gateway);
     assert_eq!(now.sum("lanegate_conversations_distinct"), 4);
     assert_eq!(now.sum("lanegate_identity_header_invalid_total"), 5);
-    assert_eq!(share(&gateway), Some(0.75));
+    assert_eq!(share(), Some(0.75));
 }
 
 fn no_line_and_no_column_holds_text_of_a_message(driver: Driver) {
-    let folder = TempDir::new().unwrap();
+    for kept in Kept::each() {
+        no_line_and_no_column_of(driver, &kept);
+    }
+}
+
+fn no_line_and_no_column_of(driver: Driver, kept: &Kept) {
     let origin = provider();
     let gateway = Setup::in_front_of(driver, &origin)
-        .with(&in_file(&folder))
+        .with(&kept.lines())
         .start();
     let mut client = gateway.connect();
     let body = r#"{"model":"m","messages":[{"role":"system","content":"word-of-the-system"},{"role":"user","content":"word-of-the-user"}]}"#;
@@ -499,7 +450,7 @@ fn no_line_and_no_column_holds_text_of_a_message(driver: Driver) {
         "energy_observations",
         "local_energy_observations",
     ] {
-        for row in rows(&file(&folder), table, "*") {
+        for row in kept.rows(table, "*") {
             stored.push_str(&row.to_string());
         }
     }
@@ -513,9 +464,14 @@ fn no_line_and_no_column_holds_text_of_a_message(driver: Driver) {
 }
 
 fn a_killed_process_loses_at_most_one_interval(driver: Driver) {
-    let folder = TempDir::new().unwrap();
-    let origin = provider();
-    let setup = Setup::in_front_of(driver, &origin).with(&in_file(&folder));
+    for kept in Kept::each() {
+        let origin = provider();
+        let setup = Setup::in_front_of(driver, &origin).with(&kept.lines());
+        loses_at_most_one_interval(&setup);
+    }
+}
+
+fn loses_at_most_one_interval(setup: &Setup) {
     let gateway = setup.start();
     let mut client = gateway.connect();
     let mut sent: Vec<(String, Instant)> = Vec::new();
@@ -584,9 +540,9 @@ fn fails_softly(gateway: &Gateway) {
 }
 
 fn a_full_disk_stops_no_exchange(driver: Driver) {
-    let folder = TempDir::new().unwrap();
+    let kept = Kept::in_file();
     let origin = provider();
-    let setup = Setup::in_front_of(driver, &origin).with(&in_file(&folder));
+    let setup = Setup::in_front_of(driver, &origin).with(&kept.lines());
     // No file of the process may grow beyond 64 blocks of 512 bytes, less than the tables take.
     let gateway = setup.within("trap '' XFSZ; ulimit -f 64").start();
     fails_softly(&gateway);
@@ -594,16 +550,16 @@ fn a_full_disk_stops_no_exchange(driver: Driver) {
 }
 
 fn a_damaged_file_stops_no_exchange(driver: Driver) {
-    let folder = TempDir::new().unwrap();
+    let kept = Kept::in_file();
     let content = "not a database\n".repeat(1000);
-    fs::write(file(&folder), &content).unwrap();
+    fs::write(kept.file(), &content).unwrap();
     let origin = provider();
     let gateway = Setup::in_front_of(driver, &origin)
-        .with(&in_file(&folder))
+        .with(&kept.lines())
         .start();
     fails_softly(&gateway);
     assert_eq!(gateway.signal(Signal::TERM).code(), Some(0));
-    assert_eq!(fs::read_to_string(file(&folder)).unwrap(), content);
+    assert_eq!(fs::read_to_string(kept.file()).unwrap(), content);
 }
 
 fn without_a_ledger_there_is_no_such_path(driver: Driver) {

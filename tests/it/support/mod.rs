@@ -5,6 +5,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod exposition;
 pub(crate) mod gateway;
+pub(crate) mod ledger;
 pub(crate) mod message;
 pub(crate) mod origin;
 pub(crate) mod postgres;
