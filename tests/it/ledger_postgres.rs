@@ -19,33 +19,46 @@ use crate::support::postgres::{KEYED, Server, query};
 
 on_both_drivers!(
     an_outcome_finds_the_answer_of_another_gateway,
+    an_answer_that_is_not_stored_yet_is_known_to_its_gateway_alone,
     a_database_that_stops_under_load_fails_no_request,
     a_gateway_starts_without_its_database,
     a_connection_is_encrypted_and_its_server_verified,
     a_password_is_shown_nowhere,
 );
 
-/// The store at a URL that a variable has.
-const FROM_VARIABLE: &str =
-    "store: { url_env: LEDGER_URL, flush_interval: 100ms }\nadmin: { listen: \"127.0.0.1:0\" }";
-
 /// In front of a provider that is on this machine, but not by its address.
 fn gateway(driver: Driver, origin: &Origin, url: &str) -> Gateway {
-    let setup = Setup::in_front_of(driver, origin).host("0.0.0.0");
-    setup
-        .with(FROM_VARIABLE)
-        .variable("LEDGER_URL", url)
-        .start()
+    gateway_that_stores(driver, origin, url, "100ms")
 }
 
-/// Reports until the answer is known; the last status.
-fn reported(gateway: &Gateway, body: &str) -> u16 {
-    let mut status = 0;
-    eventually(|| {
-        status = report(&mut gateway.connect(), body).0;
-        status == 200
-    });
-    status
+/// The same, which stores its rows that often. The URL is in a variable.
+fn gateway_that_stores(driver: Driver, origin: &Origin, url: &str, every: &str) -> Gateway {
+    let lines = format!(
+        "store: {{ url_env: LEDGER_URL, flush_interval: {every} }}\nadmin: {{ listen: \"127.0.0.1:0\" }}"
+    );
+    let setup = Setup::in_front_of(driver, origin).host("0.0.0.0");
+    setup.with(&lines).variable("LEDGER_URL", url).start()
+}
+
+const PASS: &str = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
+
+/// How many of the rows there are; none before a gateway has made the table.
+fn count(url: &str, table: &str, of: &str) -> usize {
+    if query(url, &format!("SELECT to_regclass('{table}') IS NULL")) == "t" {
+        return 0;
+    }
+    let counted = query(url, &format!("SELECT COUNT(*) FROM {table} {of}"));
+    counted.parse().unwrap()
+}
+
+fn decisions(url: &str) -> usize {
+    count(url, "route_decisions", "")
+}
+
+/// Whether the answer of an exchange is in the database.
+fn has_answer(url: &str, id: &str) -> bool {
+    let of = format!("WHERE request_id = '{id}'");
+    count(url, "energy_observations", &of) == 1
 }
 
 fn an_outcome_finds_the_answer_of_another_gateway(driver: Driver) {
@@ -53,8 +66,9 @@ fn an_outcome_finds_the_answer_of_another_gateway(driver: Driver) {
     let origin = provider();
     let [one, other] = [(); 2].map(|()| gateway(driver, &origin, &url));
     let first = ask(&mut one.connect(), &["X-Router-Conversation: a"]);
-    let pass = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
-    assert_eq!(reported(&other, pass), 200);
+    // Nobody asks for it: it is stored because its time has come.
+    assert!(eventually(|| has_answer(&url, &first)));
+    assert_eq!(report(&mut other.connect(), PASS).0, 200);
     let outcome = |id: &str| {
         let row =
             format!("SELECT client_outcome FROM energy_observations WHERE request_id = '{id}'");
@@ -63,8 +77,7 @@ fn an_outcome_finds_the_answer_of_another_gateway(driver: Driver) {
     assert_eq!(outcome(&first), "pass");
     // The newest answer counts, whoever gave it, also where an older one is known without asking.
     let second = ask(&mut other.connect(), &["X-Router-Conversation: a"]);
-    let stored = format!("SELECT COUNT(*) FROM energy_observations WHERE request_id = '{second}'");
-    assert!(eventually(|| query(&url, &stored) == "1"));
+    assert!(eventually(|| has_answer(&url, &second)));
     let fail = "{\"outcome\":\"fail\",\"conversation_id\":\"a\"}";
     assert_eq!(report(&mut one.connect(), fail).0, 200);
     assert_eq!(
@@ -75,14 +88,28 @@ fn an_outcome_finds_the_answer_of_another_gateway(driver: Driver) {
     assert_eq!(report(&mut other.connect(), &by_id).0, 409);
 }
 
-/// How many rows there are; none before a gateway has made the table.
-fn decisions(url: &str) -> usize {
-    if query(url, "SELECT to_regclass('route_decisions') IS NULL") == "t" {
-        return 0;
+fn an_answer_that_is_not_stored_yet_is_known_to_its_gateway_alone(driver: Driver) {
+    let url = Server::shared().database();
+    let origin = provider();
+    // Longer than any wait of a test, and the ordinary interval.
+    let [one, other] = ["1m", "100ms"].map(|it| gateway_that_stores(driver, &origin, &url, it));
+    let id = ask(&mut one.connect(), &["X-Router-Conversation: a"]);
+    let later = ask(&mut other.connect(), &["X-Router-Conversation: b"]);
+    assert!(eventually(|| has_answer(&url, &later)));
+    let by_id = format!("{{\"outcome\":\"pass\",\"request_id\":\"{id}\"}}");
+    for body in [PASS, &by_id] {
+        let (status, told) = report(&mut other.connect(), body);
+        assert_eq!(status, 404, "{told}");
     }
-    query(url, "SELECT COUNT(*) FROM route_decisions")
-        .parse()
-        .unwrap()
+    assert!(!has_answer(&url, &id));
+    // What is asked of its own gateway has the answer stored before it is answered.
+    let (status, sum) = operator(&one, "/admin/conversations?conversation=a");
+    assert_eq!(status, 200, "{sum}");
+    assert!(has_answer(&url, &id));
+    for body in [PASS, &by_id] {
+        let (status, told) = report(&mut other.connect(), body);
+        assert_eq!(status, 200, "{told}");
+    }
 }
 
 /// Requests one after the other until it is dropped.
@@ -146,8 +173,7 @@ fn a_database_that_stops_under_load_fails_no_request(driver: Driver) {
     server.tell("stop");
     gateway.said("the ledger is not being stored");
     load.goes_on();
-    let pass = "{\"outcome\":\"pass\",\"conversation_id\":\"a\"}";
-    assert_eq!(report(&mut gateway.connect(), pass).0, 503);
+    assert_eq!(report(&mut gateway.connect(), PASS).0, 503);
     assert_eq!(scrape(&gateway).count("lanegate_ledger_available"), 0);
     server.tell("start");
     load.goes_on();
@@ -156,7 +182,7 @@ fn a_database_that_stops_under_load_fails_no_request(driver: Driver) {
     let sent = load.end();
     // What came while it was away was kept.
     assert!(eventually(|| decisions(&url) == sent));
-    assert_eq!(report(&mut gateway.connect(), pass).0, 200);
+    assert_eq!(report(&mut gateway.connect(), PASS).0, 200);
     let now = scrape(&gateway);
     assert_eq!(now.count("lanegate_ledger_available"), 1);
     assert_eq!(now.count("lanegate_ledger_rows_lost_total"), 0);
