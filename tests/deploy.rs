@@ -68,6 +68,7 @@ fn every_example_is_a_configuration() {
         ("OPENAI_API_KEY", "sk-openai-hush"),
         ("ANTHROPIC_API_KEY", "sk-ant-hush"),
         ("TYPESAFE_API_KEY", "ts-hush"),
+        ("LANEGATE_KEY", "a-key-of-a-client-hush"),
     ];
     let names = examples();
     assert!(names.len() >= 3, "{names:?}");
@@ -85,7 +86,11 @@ fn no_example_starts_without_its_credentials() {
     for name in examples() {
         let (accepted, _, errors) = check(site.path(), &name, &[]);
         assert!(!accepted, "{name}");
-        assert!(errors.contains("providers["), "{name}: {errors}");
+        let missing = ["providers[", "clients["];
+        assert!(
+            missing.iter().any(|path| errors.contains(path)),
+            "{name}: {errors}"
+        );
     }
 }
 
