@@ -58,6 +58,8 @@ providers:
 """
 # A test that fails, as the workspace of the helper has it.
 FAILING_TEST = "import unittest\n\nclass Case(unittest.TestCase):\n    def test(self):\n        self.fail()\n"
+# What the older plugin is answered, a line each, in the workspace.
+ANSWERS = "answers.txt"
 ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 IDENTITY = ("x-router-conversation", "x-router-agent", "x-router-parent")
 # Agents that opencode asks beside the conversation.
@@ -128,6 +130,12 @@ class Turn:
     # At the provider.
     provided: list[Request]
 
+    def by_ours(self) -> list[Request]:
+        return [report for report in self.reports if report.field("x-lanegate-key")]
+
+    def by_older(self) -> list[Request]:
+        return [report for report in self.reports if not report.field("x-lanegate-key")]
+
 
 def main() -> int:
     arguments = [argument for argument in sys.argv[1:] if argument != "--outcomes"]
@@ -173,7 +181,7 @@ def way(binary: Path, driver: str) -> Iterator[tuple[Recorder, Foreman, Ledger, 
 
 
 def run(setup: Setup, packages: Path, recorder: Recorder, provider: Foreman, nowhere: str) -> Turn:
-    outcome = take(agent(setup), packages, recorder.url, nowhere, written="unused")
+    outcome = take(agent(setup), packages, recorder.url, nowhere, written=ANSWERS)
     received = recorder.taken()
     reports = [request for request in received if request.path == "/outcome"]
     calls = [request for request in received if request.path.endswith("/chat/completions")]
@@ -206,7 +214,10 @@ def agent(setup: Setup) -> Agent:
     def variables(place: Place) -> dict[str, str]:
         # Where there are plugins, opencode waits for a package that it fetches for them: 72 s if it may try again.
         no_retries = {"npm_config_fetch_retries": "0"}
-        variables = plain.variables(place) | no_retries | {"OLDER_PLUGIN_URL": place.gateway}
+        variables = plain.variables(place) | no_retries
+        if setup.older:
+            answers = str(place.workspace / ANSWERS)
+            variables |= {"OLDER_PLUGIN_URL": place.gateway, "OLDER_PLUGIN_KEY": CLIENT_KEY, "OLDER_PLUGIN_ANSWERS": answers}
         if setup.ours == "linked":
             variables |= {"LANEGATE_URL": place.gateway, "LANEGATE_KEY": CLIENT_KEY, "LANEGATE_SEND_KEY": "1"}
         return variables
@@ -225,14 +236,28 @@ def judge(turn: Turn, recorded: bool, check: Labelled) -> None:
         judge_identity(turn, check)
         judge_report(turn, check)
         if recorded:
-            check("the gateway records it", [report.status for report in turn.reports], [200])
-    else:
-        # Shows that the older plugin is loaded and reports, so that its silence beside ours means something.
-        bodies = [json.loads(report.body) for report in turn.reports]
-        check("it reports once, and of no conversation", bodies, [{"source": "opencode", "outcome": "fail"}])
-    check.note(f"{len(turn.calls)} calls, {len(turn.reports)} reports, {turn.outcome.seconds:.1f} s")
+            check("the gateway records it", [report.status for report in turn.by_ours()], [200])
+    judge_older(turn, check)
+    reports = f"{len(turn.by_ours())} reports by ours, {len(turn.by_older())} by the older one"
+    check.note(f"{len(turn.calls)} calls, {reports}, {turn.outcome.seconds:.1f} s")
     if check.report.failed > failed_before:
         print(turn.outcome.last_lines(), flush=True)
+
+
+def judge_older(turn: Turn, check: Labelled) -> None:
+    """Alone it reports, and the gateway cannot know which conversation is meant; beside ours it is held back."""
+    answered = (turn.outcome.written or "").splitlines()
+    if not turn.setup.older:
+        expected: list[str] = []
+    elif turn.setup.ours:
+        expected = ["200 superseded"]
+    else:
+        expected = ["409 ambiguous_report"]
+        bodies = [(json.loads(report.body), report.status) for report in turn.by_older()]
+        check("the older one reports once, and of no conversation", bodies, [({"outcome": "fail"}, 409)])
+    check("the older one is answered as often as it reports", answered, expected)
+    if turn.setup.ours:
+        check("no report of the older one is sent", len(turn.by_older()), 0)
 
 
 def judge_identity(turn: Turn, check: Labelled) -> None:
@@ -254,8 +279,8 @@ def judge_identity(turn: Turn, check: Labelled) -> None:
 
 
 def judge_report(turn: Turn, check: Labelled) -> None:
-    check("one test command is one report", len(turn.reports), 1)
-    for report in turn.reports:
+    check("one test command is one report", len(turn.by_ours()), 1)
+    for report in turn.by_ours():
         body = json.loads(report.body)
         duration = body.pop("duration_ms", None)
         tester = {
@@ -274,8 +299,10 @@ def judge_ledger(turn: Turn, ledger: Ledger, check: Labelled) -> None:
     """What the gateway wrote down, against what it was sent."""
     rows = ledger.decided(len(turn.calls))
     check("the ledger has a row for every call", sum(row[3] for row in rows), len(turn.calls))
-    check("no report met another", ledger.conflicts(), 0)
+    # The older one alone has one, so that none beside ours means something.
+    check("the log has no 409, or that of the older one alone", ledger.conflicts(), 0 if turn.setup.ours else 1)
     if not turn.setup.ours:
+        check("a report of no conversation is no outcome", ledger.outcomes(), 0)
         keys = {row[0] for row in rows}
         check("without the plugin no conversation has a name", {key.startswith("c:") for key in keys}, {False})
         return
