@@ -7,7 +7,7 @@ Every client runs three times against the same scripted provider (docs/mock.md):
 through the gateway on each driver. Straight first, since a check that fails there says nothing about the
 gateway, and since it leaves what the provider received as the measure: through the gateway the same heads,
 byte for byte, and the same bodies have to arrive, save the `Connection` field, which is for one hop only.
-Then the SDKs type switches into a gateway of their own.
+Then the SDKs type switches into a gateway of their own, and present keys to one that knows its clients by them.
 
 Builds nothing. Installs the pinned SDKs once, outside the checkout. Prints a line for each check, and
 exits with 1 if one failed. Costs about two minutes, and 30 s more for the installation.
@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import curl_checks
+import keys
 import switches
 from child import run_checks
 from journal import Journal
@@ -65,6 +66,7 @@ def main() -> int:
                     observe(client, gateway.url, journal, check, direct[client.name])
                 curl_checks.run(gateway.url, mock.url, journal, report.labelled(driver, "curl"))
             switches.run(binary, driver, mock.url, sdks, report.labelled(driver, "switches"))
+            keys.run(binary, driver, mock.url, sdks, report.labelled(driver, "keys"))
     print(f"clients: {report.passed} passed, {report.failed} failed")
     return 1 if report.failed or not report.passed else 0
 
