@@ -248,7 +248,7 @@ impl Failure {
             Self::TrailingSpace => "too much white space follows the JSON object".into(),
             Self::NoModel => "the request body needs a `model`, a string that is not blank".into(),
             Self::ModelTooLong => "the name in `model` is longer than 256 bytes".into(),
-            Self::UnknownModel => "no provider is configured for this model".into(),
+            Self::UnknownModel => "no provider of this API is configured for this model".into(),
             Self::ContentCoding(_) => format!(
                 "the request body has to be read; send it plain or in one coding of: {READABLE}"
             )

@@ -176,6 +176,9 @@ fn a4_unmatched_models_go_to_the_default_unchanged_or_nowhere(driver: Driver) {
     for path in PATHS {
         let answer = post(&mut without.connect(), path, body_of("other").as_bytes());
         refused(&answer, 404, "unknown_model", path);
+        let body: Value = serde_json::from_slice(&answer.body).unwrap();
+        let message = "no provider of this API is configured for this model";
+        assert_eq!(body["error"]["message"], message, "{path}");
     }
     assert_eq!((count(&mapped), count(&default)), (0, 1));
 }
