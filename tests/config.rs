@@ -285,6 +285,28 @@ fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
             "limits.head_bytes: expected 4KiB to 1MiB, got 2MiB",
         ),
         (
+            "limits: { head_bytes: 2048KiB }",
+            "limits.head_bytes: expected 4KiB to 1MiB, got 2048KiB",
+        ),
+        (
+            "limits: { head_bytes: 2097152 }",
+            "limits.head_bytes: expected 4KiB to 1MiB, got 2097152",
+        ),
+        (
+            "limits: { head_bytes: 0000000000000000000000001KiB }",
+            "limits.head_bytes: expected 4KiB to 1MiB, got a text of 28 bytes",
+        ),
+        (
+            "limits: { window_bytes: 2048KiB, body_bytes: 65536 }",
+            "limits.window_bytes: one window of 2048KiB is larger than the largest body: raise \
+             body_bytes (65536)",
+        ),
+        (
+            "limits: { window_bytes: 16MiB, body_bytes: 64KiB }",
+            "limits.window_bytes: one window of 16MiB is larger than the largest body: raise \
+             body_bytes (64KiB)",
+        ),
+        (
             "limits: { head_fields: 1.5 }",
             "limits.head_fields: expected a whole number, got 1.5",
         ),
@@ -311,6 +333,38 @@ fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
         (
             "timeouts: { idle: 25h }",
             "timeouts.idle: expected 1ms to 24h, got 25h",
+        ),
+        (
+            "timeouts: { idle: 86400001ms }",
+            "timeouts.idle: expected 1ms to 24h, got 86400001ms",
+        ),
+        (
+            "timeouts: { idle: 30d }",
+            "timeouts.idle: expected 1ms to 1d, got 30d",
+        ),
+        (
+            "store: { retention: 4000d }",
+            "store.retention: expected 1m to 3650d, got 4000d",
+        ),
+        (
+            "store: { retention: 96000h }",
+            "store.retention: expected 1m to 87600h, got 96000h",
+        ),
+        (
+            "identity: { adoption_window: 45d }",
+            "identity.adoption_window: expected 1m to 30d, got 45d",
+        ),
+        (
+            "store: { max_bytes: 1023KiB }",
+            "store.max_bytes: expected 1MiB to 1024GiB, got 1023KiB",
+        ),
+        (
+            "timeouts: { grace: 1d }",
+            "timeouts.grace: 1d is longer than drain 15m: the end of the process would cut it",
+        ),
+        (
+            "timeouts: { linger: 90000ms, drain: 60s }",
+            "timeouts.linger: 90000ms is longer than drain 60s",
         ),
     ] {
         assert_refused(

@@ -66,6 +66,14 @@ impl Value {
             Self::Map(_) => "a mapping".into(),
         }
     }
+
+    /// As [`Value::shown`], without quotation marks: for a number with a unit.
+    pub(super) fn written(&self) -> String {
+        match self {
+            Self::Text(text) if text.len() <= SHOWN_CHARS_MAX => text.escape_debug().to_string(),
+            other => other.shown(),
+        }
+    }
 }
 
 /// Reads one YAML document into a tree. An empty document is `Null`.

@@ -138,8 +138,8 @@ fn relate(reader: &mut Reader, section: &Section<'_>, limits: Limits) {
         let what = format!(
             "one window of {} is larger than the largest body: raise body_bytes ({}) or lower \
              window_bytes",
-            show_size(window),
-            show_size(body)
+            section.written("window_bytes", show_size(window)),
+            section.written("body_bytes", show_size(body))
         );
         let line = section.line_of(&["window_bytes", "body_bytes"]);
         reader.fail(line, section.path_of("window_bytes"), what);

@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 const DURATIONS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
-/// Understood, and never shown: hours keep every duration that anybody compares in one unit.
+/// Shown only beside a duration that was written in days: hours keep every other one that anybody
+/// compares in one unit.
 const DAY: (&str, u64) = ("d", 86_400_000);
 const SIZES: [(&str, u64); 3] = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
@@ -39,6 +40,17 @@ pub(super) fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (unit, size) = largest(millis, &DURATIONS).unwrap_or(("s", 1000));
     format!("{}{unit}", millis / size)
+}
+
+/// A duration beside one that was written so: in days where that one is and they are whole.
+pub(super) fn show_duration_beside(written: &str, duration: Duration) -> String {
+    let (unit, size) = DAY;
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if written.ends_with(unit) && millis > 0 && millis.is_multiple_of(size) {
+        format!("{}{unit}", millis / size)
+    } else {
+        show_duration(duration)
+    }
 }
 
 /// A size in its largest unit; plain bytes where none fits.
@@ -84,6 +96,22 @@ mod tests {
         }
         assert_eq!(show_duration(Duration::from_secs(90)), "90s");
         assert_eq!(show_duration(Duration::ZERO), "0s");
+    }
+
+    #[test]
+    fn days_are_shown_beside_days() {
+        let [day, month] = [1, 30].map(|days| Duration::from_secs(days * 86_400));
+        assert_eq!(parse_duration("30d"), Some(month));
+        for (written, duration, shown) in [
+            ("31d", month, "30d"),
+            ("2d", day, "1d"),
+            ("2d", day / 2, "12h"),
+            ("2d", Duration::ZERO, "0s"),
+            ("25h", day, "24h"),
+            ("", month, "720h"),
+        ] {
+            assert_eq!(show_duration_beside(written, duration), shown, "{written}");
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::config::Failure;
 use crate::config::file::{Entry, Node, Value};
-use crate::config::quantity::{parse_duration, parse_size, show_duration, show_size};
+use crate::config::quantity::{parse_duration, parse_size, show_duration_beside, show_size};
 use crate::config::schema::Keys;
 
 /// Longest key that is compared with the known ones or shown.
@@ -63,6 +63,11 @@ impl<'a> Section<'a> {
         );
         let node = &self.entries.iter().find(|entry| entry.key == key)?.node;
         (!matches!(node.value, Value::Null)).then_some(node)
+    }
+
+    /// The value of `key` as it stands in the file; else `default`.
+    pub(super) fn written(&self, key: &str, default: String) -> String {
+        self.get(key).map_or(default, |node| node.value.written())
     }
 
     /// Whether `key` is not given, and no other one here seems to mean it.
@@ -339,8 +344,10 @@ pub(super) fn duration(
                 value.shown()
             )
         })?;
-        let shown = |duration: &Duration| show_duration(*duration);
-        in_range(duration, &range, shown)
+        let written = value.written();
+        in_range(duration, &range, &written, |bound| {
+            show_duration_beside(&written, *bound)
+        })
     }
 }
 
@@ -357,27 +364,29 @@ pub(super) fn size(range: RangeInclusive<u64>) -> impl FnOnce(&Value) -> Result<
                 value.shown()
             )
         })?;
-        in_range(bytes, &range, |bytes| show_size(*bytes))
+        in_range(bytes, &range, &value.written(), |bound| show_size(*bound))
     }
 }
 
 pub(super) fn count(range: RangeInclusive<u64>) -> impl FnOnce(&Value) -> Result<u64, String> {
     move |value| match value {
-        Value::Natural(count) => in_range(*count, &range, u64::to_string),
+        Value::Natural(count) => in_range(*count, &range, &value.written(), u64::to_string),
         other => Err(format!("expected a whole number, got {}", other.shown())),
     }
 }
 
+/// What is refused is repeated as it was written, so that it is found in the file.
 fn in_range<T: PartialOrd>(
     value: T,
     range: &RangeInclusive<T>,
+    written: &str,
     shown: impl Fn(&T) -> String,
 ) -> Result<T, String> {
     if range.contains(&value) {
         return Ok(value);
     }
     let (low, high) = (shown(range.start()), shown(range.end()));
-    Err(format!("expected {low} to {high}, got {}", shown(&value)))
+    Err(format!("expected {low} to {high}, got {written}"))
 }
 
 #[cfg(test)]

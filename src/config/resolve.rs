@@ -263,8 +263,8 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
         if part > timeouts.drain {
             let what = format!(
                 "{} is longer than drain {}: the end of the process would cut it",
-                show_duration(part),
-                show_duration(timeouts.drain)
+                section.written(key, show_duration(part)),
+                section.written("drain", show_duration(timeouts.drain))
             );
             reader.fail(section.line_of(&[key, "drain"]), section.path_of(key), what);
         }
