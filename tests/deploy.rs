@@ -32,6 +32,14 @@ fn site() -> TempDir {
         ("tls/site-authority.pem", cert.pem()),
         ("secrets/openai", "sk-openai-hush\n".to_owned()),
         ("secrets/anthropic", "sk-ant-hush\n".to_owned()),
+        (
+            "secrets/developers",
+            "a-key-of-developers-hush\n".to_owned(),
+        ),
+        (
+            "secrets/sessions",
+            "hush, the key of sessions of the site".to_owned(),
+        ),
     ] {
         fs::write(at(name), content).unwrap();
     }
@@ -47,6 +55,19 @@ fn examples() -> BTreeSet<String> {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect()
 }
+
+/// What the examples name.
+const VARIABLES: [(&str, &str); 6] = [
+    ("OPENAI_API_KEY", "sk-openai-hush"),
+    ("ANTHROPIC_API_KEY", "sk-ant-hush"),
+    ("TYPESAFE_API_KEY", "ts-hush"),
+    ("LANEGATE_KEY", "a-key-of-a-client-hush"),
+    ("LANEGATE_ADMIN_KEY", "a-key-of-operators-hush"),
+    (
+        "LANEGATE_STORE_URL",
+        "postgres://lanegate:hush@ledger.example.internal/lanegate",
+    ),
+];
 
 /// `lanegate check`, with or without the variables that the examples name.
 fn check(folder: &Path, example: &str, variables: &[(&str, &str)]) -> (bool, String, String) {
@@ -64,16 +85,10 @@ fn check(folder: &Path, example: &str, variables: &[(&str, &str)]) -> (bool, Str
 #[test]
 fn every_example_is_a_configuration() {
     let site = site();
-    let variables = [
-        ("OPENAI_API_KEY", "sk-openai-hush"),
-        ("ANTHROPIC_API_KEY", "sk-ant-hush"),
-        ("TYPESAFE_API_KEY", "ts-hush"),
-        ("LANEGATE_KEY", "a-key-of-a-client-hush"),
-    ];
     let names = examples();
     assert!(names.len() >= 3, "{names:?}");
     for name in names {
-        let (accepted, effective, errors) = check(site.path(), &name, &variables);
+        let (accepted, effective, errors) = check(site.path(), &name, &VARIABLES);
         assert!(accepted, "{name}: {errors}");
         assert!(!effective.contains("hush"), "{name} shows a secret");
     }
@@ -91,6 +106,28 @@ fn no_example_starts_without_its_credentials() {
             missing.iter().any(|path| errors.contains(path)),
             "{name}: {errors}"
         );
+    }
+}
+
+/// A fleet that lost one of these would be open, unseen or forgetful.
+#[test]
+fn fleet_has_keys_an_admin_listener_a_store_and_usage() {
+    let site = site();
+    let (accepted, effective, errors) = check(site.path(), "fleet.yaml", &VARIABLES);
+    assert!(accepted, "{errors}");
+    for part in [
+        "\nauthentication: clients\n",
+        "\nadmin: { listen: ",
+        "\n  url_env: \"LANEGATE_STORE_URL\"\n",
+        "\n    usage: inject\n",
+    ] {
+        assert!(effective.contains(part), "{part}: {effective}");
+    }
+    for missing in ["LANEGATE_ADMIN_KEY", "LANEGATE_STORE_URL"] {
+        let mut variables = VARIABLES.to_vec();
+        variables.retain(|(name, _)| *name != missing);
+        let (accepted, _, errors) = check(site.path(), "fleet.yaml", &variables);
+        assert!(!accepted && errors.contains(missing), "{errors}");
     }
 }
 
