@@ -11,10 +11,12 @@ use lanegate::classify::{
     AgentEvidence, Evidence, Mode, Outcome, RemoteOutcome, RemoteTally, SessionTally,
     StoreOperation, StoreOutcome,
 };
+use lanegate::config;
 use lanegate::dialect::Dialect;
 use lanegate::lane::Decline;
 use lanegate::observe::{
-    AccessLog, EndReason, LedgerScene, Metrics, ProviderMetrics, Recorder, Scene, SessionScene,
+    AccessLog, EndReason, LedgerScene, Metrics, ProviderMetrics, Recorder, Refusal, Scene,
+    SessionScene,
 };
 use lanegate::switch::Dictionary;
 use lanegate::usage::Injection;
@@ -44,6 +46,7 @@ fn metrics() -> BTreeMap<String, &'static str> {
     let page = metrics.exposition(Scene {
         generation: 1,
         is_ready: true,
+        is_draining: false,
         providers: vec![Arc::new(ProviderMetrics::new("a", 1))],
         block_limit_bytes: 1,
         budget: Budget::new(1),
@@ -109,7 +112,8 @@ fn the_page_lists_the_words_of_the_closed_sets() {
     let words = Decline::ALL.map(Decline::as_str).into_iter();
     let dialects = Dialect::ALL.map(Dialect::as_str);
     let outcomes = Injection::ALL.map(Injection::as_str);
-    for word in words.chain(dialects).chain(outcomes) {
+    let refusals = Refusal::ALL.map(Refusal::as_str);
+    for word in words.chain(dialects).chain(outcomes).chain(refusals) {
         assert!(PAGE.contains(&format!("`{word}`")), "{word}");
     }
 }
@@ -155,7 +159,7 @@ fn each_panel_of_the_dashboard_has_an_id_and_a_place_of_its_own() {
 }
 
 #[test]
-fn ten_alerts_are_made_of_metrics_and_words_that_exist() {
+fn at_least_ten_alerts_are_made_of_metrics_and_words_that_exist() {
     let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
     let rules = alerts["groups"][0]["rules"].as_array().unwrap();
     let known: BTreeSet<_> = metrics().into_keys().collect();
@@ -163,17 +167,35 @@ fn ten_alerts_are_made_of_metrics_and_words_that_exist() {
         .iter()
         .map(|rule| rule["alert"].as_str().unwrap())
         .collect();
-    assert_eq!((rules.len(), names.len()), (10, 10));
+    assert!(rules.len() >= 10);
+    assert_eq!(names.len(), rules.len(), "each has a name of its own");
+    let ends = EndReason::ALL.map(EndReason::as_str);
+    let refusals = Refusal::ALL.map(Refusal::as_str);
     for rule in rules {
         let query = rule["expr"].as_str().unwrap();
         let asked = named(query);
         assert!(!asked.is_empty() && asked.is_subset(&known), "{query}");
         assert!(!rule["annotations"]["summary"].as_str().unwrap().is_empty());
-        if let Some((_, words)) = query.split_once("end_reason=~\"") {
-            for word in words.split('"').next().unwrap().split('|') {
-                let exists = EndReason::ALL.iter().any(|end| end.as_str() == word);
-                assert!(exists, "{word} in {query}");
+        for (label, known) in [("end_reason=~\"", &ends[..]), ("{reason=\"", &refusals[..])] {
+            let words = query.split(label).skip(1);
+            for word in words.flat_map(|it| it.split('"').next().unwrap().split('|')) {
+                assert!(known.contains(&word), "{word} in {query}");
             }
         }
     }
+}
+
+#[test]
+fn the_alert_of_a_drain_waits_until_it_should_be_over() {
+    let alerts: Value = serde_saphyr::from_str(ALERTS).unwrap();
+    let rules = alerts["groups"][0]["rules"].as_array().unwrap();
+    let rule = rules
+        .iter()
+        .find(|rule| rule["alert"] == "LanegateDrainDoesNotEnd")
+        .unwrap();
+    let minutes = rule["for"].as_str().unwrap().strip_suffix('m').unwrap();
+    let patience = Duration::from_secs(60 * minutes.parse::<u64>().unwrap());
+    let smallest = "providers: [{ name: a, dialect: openai, base_url: \"http://h\" }]";
+    let timeouts = config::parse(smallest, &|_| None).unwrap().timeouts;
+    assert!(patience > timeouts.drain + timeouts.linger, "{patience:?}");
 }

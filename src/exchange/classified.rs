@@ -523,6 +523,7 @@ mod tests {
         let text = metrics.exposition(Scene {
             generation: 1,
             is_ready: true,
+            is_draining: false,
             providers: Vec::new(),
             block_limit_bytes: 1,
             budget: Budget::new(1),

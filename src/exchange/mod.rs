@@ -180,6 +180,10 @@ impl Core {
         let to = record.to.as_ref().map(|to| to.index);
         if let Some(meter) = to.and_then(|index| self.meters.get(index)) {
             meter.response(record.status);
+            // Without a head of the provider's the status is one that the gateway chose.
+            if record.first_byte.is_some() {
+                meter.answered(record.status);
+            }
             if let Some(usage) = &record.usage {
                 meter.usage(usage);
             }

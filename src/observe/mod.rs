@@ -12,7 +12,7 @@ mod recorder;
 pub use end::EndReason;
 pub use metrics::{
     AgentCost, CONTENT_TYPE, CoreMetrics, LedgerScene, Metrics, ProviderMeter, ProviderMetrics,
-    Scene, SessionScene, Told,
+    Refusal, Scene, SessionScene, Told,
 };
 pub use record::{Destination, Record, RequestId, RequestIds, Way};
 pub use recorder::{AccessLog, Follower, Observer, Recorder};

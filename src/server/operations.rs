@@ -98,10 +98,12 @@ impl Operations for Operated {
             ..
         } = &self.share;
         let plan = self.published.plan();
+        let readiness = self.readiness();
         let block_limit = request_bytes.saturating_mul(metrics.cores());
         metrics.exposition(Scene {
             generation: plan.generation,
-            is_ready: matches!(self.readiness(), Readiness::Ready | Readiness::Unrecorded),
+            is_ready: matches!(readiness, Readiness::Ready | Readiness::Unrecorded),
+            is_draining: readiness == Readiness::Stopping,
             providers: plan.metrics.clone(),
             block_limit_bytes: u64::try_from(block_limit).unwrap_or(u64::MAX),
             budget: budget.clone(),

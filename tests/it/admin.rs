@@ -20,6 +20,7 @@ on_both_drivers!(
     an_exchange_is_explained,
     everything_else_is_refused,
     counters_are_what_was_sent,
+    refusals_are_those_of_the_provider,
     levels_fall_to_zero_and_no_series_is_born,
     declines_of_the_wire_lane_are_counted,
     times_are_measured,
@@ -97,6 +98,7 @@ fn every_endpoint_answers(driver: Driver) {
     assert!(!shown.contains(SECRET));
     let now = scrape(admin);
     assert_eq!(now.count("lanegate_ready"), 1);
+    assert_eq!(now.count("lanegate_draining"), 0);
     assert_eq!(now.count("lanegate_cores"), 1);
     assert_eq!(now.count("lanegate_config_generation"), 1);
     assert_eq!(
@@ -589,7 +591,9 @@ fn a_stopping_process_is_not_ready(driver: Driver) {
         200,
         "and still alive"
     );
-    assert_eq!(scrape(admin).count("lanegate_ready"), 0);
+    let now = scrape(admin);
+    assert_eq!(now.count("lanegate_ready"), 0);
+    assert_eq!(now.count("lanegate_draining"), 1);
 }
 
 fn a_reload_is_asked_for_over_http(driver: Driver) {
@@ -617,6 +621,52 @@ fn a_reload_is_asked_for_over_http(driver: Driver) {
     gateway.said("lanegate: not reloaded, nothing changed:\n");
     assert_eq!(scrape(admin).count("lanegate_config_generation"), 3);
     still_serves(&gateway);
+}
+
+/// What the provider says is a refusal of its own; a 503 that the gateway made in its place is none.
+fn refusals_are_those_of_the_provider(driver: Driver) {
+    let origin = Origin::start(|caller| {
+        while let Some(incoming) = caller.request() {
+            match incoming.case().as_str() {
+                "" => return caller.stall(),
+                status => caller.reply(&json(status.parse().unwrap(), "{}")).unwrap(),
+            }
+        }
+    });
+    let gateway = Setup::new(driver)
+        .with(ADMIN)
+        .provider("openai", origin.address(), "connections: 1, waiting: 1")
+        .start();
+    let mut client = gateway.connect();
+    let answered = [200, 400, 401, 402, 403, 403, 404, 429, 500, 503, 529];
+    for status in answered {
+        let answer = client.exchange("POST", &chat(&[&format!("x-case: {status}")]));
+        assert_eq!(answer.status, status);
+    }
+    let admin = admin(&gateway);
+    let others = [gateway.connect(), gateway.connect()];
+    others[0].send(&chat(&[])).unwrap();
+    origin.wait("the request", |log| {
+        log.complete().count() == answered.len() + 1
+    });
+    others[1].send(&chat(&[])).unwrap();
+    let waits = || scrape(admin).sum("lanegate_upstream_waiting") == 1;
+    assert!(eventually(waits));
+    let busy = gateway.connect().exchange("POST", &chat(&[]));
+    assert_eq!(busy.gateway_error().as_deref(), Some("upstream_busy"));
+    assert_eq!(busy.status, 503);
+    let now = scrape_after(admin, answered.len() as u64 + 1);
+    let of = |reason: &str| {
+        let labels = format!("provider=\"listed-0\",reason=\"{reason}\"");
+        now.count(&format!("lanegate_upstream_refusals_total{{{labels}}}"))
+    };
+    assert_eq!(["credential", "quota", "overload"].map(of), [3, 2, 2]);
+    let own = "lanegate_upstream_exchanges_total{provider=\"listed-0\",status_class=\"5xx\"}";
+    assert_eq!(
+        now.count(own),
+        4,
+        "three of the provider, one of the gateway"
+    );
 }
 
 fn numbers_of_a_provider_outlive_a_reload(driver: Driver) {

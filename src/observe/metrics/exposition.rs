@@ -23,7 +23,7 @@ use crate::meter::{Count, Distribution, Level};
 use crate::observe::metrics::ledger::LedgerScene;
 use crate::observe::metrics::sessions::{SessionScene, SessionScrape};
 use crate::observe::metrics::{
-    CLASSES, CoreMetrics, DIALECTS, LANES, Metrics, ProviderCells, ProviderMetrics, wide,
+    CLASSES, CoreMetrics, DIALECTS, LANES, Metrics, ProviderMetrics, wide,
 };
 use crate::observe::{EndReason, Observer};
 use crate::switch::Dictionary;
@@ -64,6 +64,8 @@ pub struct Scene {
     pub generation: u64,
     /// Whether new work is welcome.
     pub is_ready: bool,
+    /// Whether the process was told to end.
+    pub is_draining: bool,
     /// The providers in force.
     pub providers: Vec<Arc<ProviderMetrics>>,
     /// Bytes of blocks that all cores together should stay below.
@@ -157,6 +159,11 @@ impl Scrape {
             "ready",
             "1 while new work is welcome, as /readyz says",
             scene.is_ready.into(),
+        )?;
+        page.level(
+            "draining",
+            "1 from the signal to stop on",
+            scene.is_draining.into(),
         )?;
         page.level(
             "cores",
@@ -305,64 +312,6 @@ impl Scrape {
         )
     }
 
-    fn upstream(&self, page: &mut Page<'_>) -> fmt::Result {
-        let mut responses = Vec::new();
-        let mut connections = Vec::new();
-        let mut waiting = Vec::new();
-        for provider in &self.scene.providers {
-            for (class, word) in CLASSES.into_iter().enumerate() {
-                let labels = [("provider", provider.name()), ("status_class", word)];
-                let total = provider.total(|it| it.responses.get(class).map_or(0, Count::get));
-                responses.push((labels, total));
-            }
-            let state = |state| [("provider", provider.name()), ("state", state)];
-            connections.push((state("active"), provider.total(|it| it.active.get())));
-            connections.push((state("idle"), provider.total(|it| it.idle.get())));
-            let label = [("provider", provider.name())];
-            waiting.push((label, provider.total(|it| it.waiting.get())));
-        }
-        page.counts(
-            "upstream_exchanges",
-            "Exchanges that were sent to a provider, by the status that the client got",
-            responses,
-        )?;
-        page.levels(
-            "upstream_connections",
-            "Connections to a provider, in use and idle",
-            connections,
-        )?;
-        page.levels(
-            "upstream_waiting",
-            "Exchanges that wait for a connection to a provider that has as many as it may",
-            waiting,
-        )?;
-        page.counts(
-            "upstream_connections_died",
-            "Connections that were dead when they were to be used again, or spoke while idle",
-            self.by_provider(|it| &it.deaths),
-        )?;
-        page.counts(
-            "upstream_connections_opened",
-            "Connections opened",
-            self.by_provider(|it| &it.opened),
-        )?;
-        page.counts(
-            "upstream_connections_reused",
-            "Idle connections taken again",
-            self.by_provider(|it| &it.reused),
-        )?;
-        page.counts(
-            "upstream_connect_failures",
-            "Connections that did not come about",
-            self.by_provider(|it| &it.failed),
-        )?;
-        page.counts(
-            "upstream_retries",
-            "Reused connections that were dead, so that their request was sent again",
-            self.by_provider(|it| &it.stale),
-        )
-    }
-
     fn memory(&self, page: &mut Page<'_>) -> fmt::Result {
         let scene = &self.scene;
         page.level(
@@ -406,24 +355,6 @@ impl Scrape {
             merged.add(cell(core));
         }
         merged
-    }
-
-    fn by_provider<'a>(
-        &'a self,
-        cell: impl Fn(&ProviderCells) -> &Count,
-    ) -> Vec<([(&'static str, &'a str); 1], u64)> {
-        let providers = self.scene.providers.iter();
-        let total = |provider: &'a Arc<ProviderMetrics>| {
-            let total = provider.total(|it| cell(it).get());
-            ([("provider", provider.name())], total)
-        };
-        providers.map(total).collect()
-    }
-}
-
-impl ProviderMetrics {
-    pub(super) fn total(&self, cell: impl Fn(&ProviderCells) -> u64) -> u64 {
-        self.cores.iter().map(|core| cell(core)).sum()
     }
 }
 

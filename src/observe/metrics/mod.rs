@@ -11,6 +11,7 @@ mod answers;
 mod exposition;
 mod ledger;
 mod sessions;
+mod upstream;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,6 +31,7 @@ use crate::usage::{Injection, State, Tokens, Usage};
 pub use exposition::{CONTENT_TYPE, Scene};
 pub use ledger::{AgentCost, LedgerScene};
 pub use sessions::SessionScene;
+pub use upstream::Refusal;
 
 /// Values of the label `dialect`: the dialects, and paths without one.
 const DIALECTS: [&str; Dialect::ALL.len() + 1] = ["chat", "messages", "responses", "none"];
@@ -224,6 +226,7 @@ fn class_of(status: u16) -> usize {
 #[derive(Debug, Default)]
 struct ProviderCells {
     responses: [Count; CLASSES.len()],
+    refusals: [Count; Refusal::ALL.len()],
     /// In the order of [`Tokens::named`].
     tokens: [Count; Tokens::KINDS],
     usage: [Count; State::ALL.len()],
@@ -309,6 +312,13 @@ impl ProviderMeter {
     pub fn response(&self, status: u16) {
         let cells = self.cells();
         count(cells.and_then(|cells| cells.responses.get(class_of(status))));
+    }
+
+    /// Counts a response that the provider itself made, if it is a refusal.
+    pub fn answered(&self, status: u16) {
+        if let (Some(cells), Some(refusal)) = (self.cells(), Refusal::of(status)) {
+            count(cells.refusals.get(refusal as usize));
+        }
     }
 
     /// Counts what an answer cost.

@@ -20,6 +20,7 @@ fn scene(recorder: &Recorder) -> Scene {
     Scene {
         generation: 1,
         is_ready: true,
+        is_draining: false,
         providers: Vec::new(),
         block_limit_bytes: 1 << 20,
         budget: Budget::new(1 << 20),
@@ -51,6 +52,24 @@ fn words_of_labels_are_those_of_the_program() {
     }
     let ways = [Way::Local, Way::Wire, Way::Canonical(Decline::OtherDialect)];
     assert_eq!(ways.map(Way::as_str), LANES);
+}
+
+#[test]
+fn a_refusal_is_counted_under_its_own_word() {
+    for (position, refusal) in Refusal::ALL.into_iter().enumerate() {
+        assert_eq!(refusal as usize, position);
+    }
+    let words = [401, 403, 402, 429, 503, 529].map(|it| Refusal::of(it).unwrap().as_str());
+    let expected = [
+        "credential",
+        "credential",
+        "quota",
+        "quota",
+        "overload",
+        "overload",
+    ];
+    assert_eq!(words, expected);
+    assert_eq!((0..600).filter_map(Refusal::of).count(), 6);
 }
 
 #[test]
@@ -133,6 +152,9 @@ fn a_provider_is_counted_by_core_and_escaped() {
     for core in 0..2 {
         let meter = ProviderMeter::new(&provider, &metrics.core(core));
         meter.response(201);
+        for status in [200, 400, 401, 402, 403, 404, 429, 500, 502, 503, 529] {
+            meter.answered(status);
+        }
         meter.usage(&Usage {
             state: State::Partial,
             tokens: Tokens {
@@ -157,6 +179,9 @@ fn a_provider_is_counted_by_core_and_escaped() {
     let page = exposition(&metrics, vec![provider]);
     for line in [
         "lanegate_upstream_exchanges_total{provider=\"a \\\"b\\\" \\\\ c\",status_class=\"2xx\"} 2",
+        "lanegate_upstream_refusals_total{provider=\"a \\\"b\\\" \\\\ c\",reason=\"credential\"} 4",
+        "lanegate_upstream_refusals_total{provider=\"a \\\"b\\\" \\\\ c\",reason=\"quota\"} 4",
+        "lanegate_upstream_refusals_total{provider=\"a \\\"b\\\" \\\\ c\",reason=\"overload\"} 4",
         "lanegate_upstream_connections{provider=\"a \\\"b\\\" \\\\ c\",state=\"idle\"} 8",
         "lanegate_upstream_connections{provider=\"a \\\"b\\\" \\\\ c\",state=\"active\"} 0",
         "lanegate_upstream_connections_died_total{provider=\"a \\\"b\\\" \\\\ c\"} 2",
