@@ -2,14 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Command;
+use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use lanegate::mock::{Mock, Options};
+use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 
 /// Figures of every run, and what JSON has of each.
@@ -54,17 +56,38 @@ impl Ended {
     }
 }
 
-fn bench(arguments: &str) -> Ended {
-    let output = Command::new(env!("CARGO_BIN_EXE_lanegate"))
-        .arg("bench")
-        .args(arguments.split_whitespace())
-        .output()
-        .unwrap();
+fn command(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lanegate"));
+    command.arg("bench").args(arguments.split_whitespace());
+    command
+}
+
+fn ended(output: Output, err: Vec<u8>) -> Ended {
     Ended {
         code: output.status.code(),
         out: String::from_utf8(output.stdout).unwrap(),
-        err: String::from_utf8(output.stderr).unwrap(),
+        err: String::from_utf8(err).unwrap(),
     }
+}
+
+fn bench(arguments: &str) -> Ended {
+    let mut output = command(arguments).output().unwrap();
+    let err = std::mem::take(&mut output.stderr);
+    ended(output, err)
+}
+
+/// With standard error on a terminal; `err` is what that showed.
+fn bench_on_terminal(arguments: &str) -> Ended {
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
+    let shown = openpt(flags).unwrap();
+    grantpt(&shown).unwrap();
+    unlockpt(&shown).unwrap();
+    let terminal = ioctl_tiocgptpeer(&shown, flags).unwrap();
+    let output = command(arguments).stderr(terminal).output().unwrap();
+    let mut err = Vec::new();
+    // Nobody has the other end any more: after its last byte there is an error.
+    File::from(shown).read_to_end(&mut err).unwrap_err();
+    ended(output, err)
 }
 
 fn mock() -> Mock {
@@ -194,6 +217,32 @@ fn table_names_targets_figures_and_ratios() {
         ["errors", "0", "0"]
     );
     assert_eq!(row("gap_p99_us").matches(" x").count(), 1, "{}", ended.out);
+}
+
+#[test]
+fn terminal_shows_how_far_the_run_is_and_then_nothing() {
+    let mock = mock();
+    let addr = mock.addr();
+    let arguments = format!(
+        "--target one=http://{addr} --target two=http://{addr} --rounds 2 --requests 3 \
+         --connections 1 --json"
+    );
+    // Back to the begin of the line, and the rest of it away.
+    let over = "\r\u{1b}[K";
+    let shown = [
+        "round 1 of 2: one",
+        "round 1 of 2: two",
+        "round 2 of 2: one",
+        "round 2 of 2: two",
+        "",
+    ];
+    let on_terminal = bench_on_terminal(&arguments);
+    assert_eq!(on_terminal.code, Some(0), "{}", on_terminal.err);
+    let expected: String = shown.iter().map(|text| format!("{over}{text}")).collect();
+    assert_eq!(on_terminal.err, expected);
+    assert_eq!(on_terminal.json()["targets"][1]["requests"], 6);
+    let elsewhere = bench(&arguments);
+    assert_eq!((elsewhere.code, elsewhere.err.as_str()), (Some(0), ""));
 }
 
 #[test]
