@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use lanegate::limits::{CHANGES_QUEUED, LEDGER_BATCH_ROWS};
+
 use crate::ledger::{ask, operator, provider, report, scrape};
 use crate::support::certificates::Authority;
 use crate::support::client::{BODY, CHAT, Client, request};
@@ -21,6 +23,7 @@ on_both_drivers!(
     an_outcome_finds_the_answer_of_another_gateway,
     an_answer_that_is_not_stored_yet_is_known_to_its_gateway_alone,
     a_database_that_stops_under_load_fails_no_request,
+    a_database_that_is_away_for_long_costs_rows_and_no_request,
     a_gateway_starts_without_its_database,
     a_connection_is_encrypted_and_its_server_verified,
     a_password_is_shown_nowhere,
@@ -186,6 +189,63 @@ fn a_database_that_stops_under_load_fails_no_request(driver: Driver) {
     let now = scrape(&gateway);
     assert_eq!(now.count("lanegate_ledger_available"), 1);
     assert_eq!(now.count("lanegate_ledger_rows_lost_total"), 0);
+}
+
+/// Rows of one answered request: a decision, and an answer.
+const ROWS: usize = 2;
+
+/// Requests whose rows fill what waits for a store, a batch in hand and the queue, and a few more.
+const REQUESTS_TO_LOSE: usize = (CHANGES_QUEUED + LEDGER_BATCH_ROWS) / ROWS + 512;
+
+/// Sends so many requests on two connections at once, or a few more; how many.
+fn flood(gateway: &Gateway, origin: &Origin, requests: usize) -> usize {
+    const PIPELINED: usize = 64;
+    let piece = request("POST", CHAT, &["X-Router-Conversation: a"], BODY.as_bytes());
+    let pieces = piece.repeat(PIPELINED);
+    let rounds = requests.div_ceil(2 * PIPELINED);
+    let one = || {
+        let mut client = gateway.connect();
+        for _ in 0..rounds {
+            client.send(&pieces).unwrap();
+            for _ in 0..PIPELINED {
+                assert_eq!(client.response("POST").unwrap().status, 200);
+            }
+            origin.forget();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(one);
+        one();
+    });
+    rounds * 2 * PIPELINED
+}
+
+fn a_database_that_is_away_for_long_costs_rows_and_no_request(driver: Driver) {
+    let mut server = Server::start(|_| {});
+    let url = server.database();
+    let origin = provider();
+    let gateway = gateway(driver, &origin, &url);
+    let mut sent = flood(&gateway, &origin, 1);
+    assert!(eventually(|| decisions(&url) == sent));
+    server.tell("stop");
+    sent += flood(&gateway, &origin, REQUESTS_TO_LOSE);
+    let counted = |series: &str| usize::try_from(scrape(&gateway).count(series)).unwrap();
+    let lost = || counted("lanegate_ledger_rows_lost_total");
+    assert!(eventually(|| lost() > 0));
+    assert_eq!(report(&mut gateway.connect(), PASS).0, 503);
+    server.tell("start");
+    // Between two tries there are up to 16 s by now.
+    let is_stored = || counted("lanegate_ledger_available") == 1;
+    assert!((0..3).any(|_| eventually(is_stored)));
+    sent += flood(&gateway, &origin, 1);
+    // What fitted is stored, each row once, and what did not is counted.
+    let written = || counted("lanegate_ledger_rows_written_total");
+    let lost_before = || counted("lanegate_log_records_lost_total");
+    let all = || written() + lost() + lost_before() == ROWS * sent;
+    assert!(eventually(all), "{sent} sent: {:?}", scrape(&gateway));
+    let answers = count(&url, "energy_observations", "");
+    assert_eq!(decisions(&url) + answers, written());
+    assert_eq!(report(&mut gateway.connect(), PASS).0, 200);
 }
 
 fn a_gateway_starts_without_its_database(driver: Driver) {
