@@ -470,28 +470,30 @@ mod tests {
     use crate::classify::Tool;
     use crate::observe::{AccessLog, LedgerScene, Metrics, Recorder, Scene, SessionScene};
 
+    /// What User-Agents and names of tools are made of below.
+    const WORDS: [&str; 9] = [
+        "codex_cli_rs/",
+        "claude-cli/",
+        "read",
+        "bash",
+        "edit",
+        "é",
+        "/",
+        " ",
+        "x",
+    ];
+
     /// Whatever clients send, the series are those of the closed words.
     #[test]
     fn clients_cannot_make_series_of_sessions_or_agents() {
         let metrics = Arc::new(Metrics::new(1));
         let core = metrics.core(0);
-        let words = [
-            "codex_cli_rs/",
-            "claude-cli/",
-            "read",
-            "bash",
-            "edit",
-            "é",
-            "/",
-            " ",
-            "x",
-        ];
         let mut random = 1_u64;
         let mut next = || {
             random = random
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
-            words[usize::try_from(random >> 33).unwrap() % words.len()]
+            WORDS[usize::try_from(random >> 33).unwrap() % WORDS.len()]
         };
         let policy = Policy::default();
         for turn in 0..100_000 {
