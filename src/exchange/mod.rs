@@ -181,8 +181,8 @@ impl Core {
         if let Some(meter) = to.and_then(|index| self.meters.get(index)) {
             meter.response(record.status);
             // Without a head of the provider's the status is one that the gateway chose.
-            if record.first_byte.is_some() {
-                meter.answered(record.status);
+            if let Some(first_byte) = record.first_byte {
+                meter.answered(record.status, first_byte);
             }
             if let Some(usage) = &record.usage {
                 meter.usage(usage);

@@ -286,11 +286,11 @@ impl Scrape {
                 ),
             ],
         )?;
-        page.distribution(
+        page.distributions(
             "first_byte_seconds",
             "From the end of a request head to the head of the provider's response",
             &LONG,
-            self.merged(|core| &core.first_byte),
+            self.first_bytes(),
         )?;
         page.distribution(
             "response_gap_seconds",

@@ -54,6 +54,13 @@ fn words_of_labels_are_those_of_the_program() {
     assert_eq!(ways.map(Way::as_str), LANES);
 }
 
+/// The page for operators says what a provider takes of memory.
+#[test]
+fn the_numbers_of_a_provider_take_less_than_nine_kibibytes_a_core() {
+    let size = size_of::<CachePadded<ProviderCells>>();
+    assert!((8 << 10..9 << 10).contains(&size), "{size}");
+}
+
 #[test]
 fn a_refusal_is_counted_under_its_own_word() {
     for (position, refusal) in Refusal::ALL.into_iter().enumerate() {
@@ -153,7 +160,7 @@ fn a_provider_is_counted_by_core_and_escaped() {
         let meter = ProviderMeter::new(&provider, &metrics.core(core));
         meter.response(201);
         for status in [200, 400, 401, 402, 403, 404, 429, 500, 502, 503, 529] {
-            meter.answered(status);
+            meter.answered(status, Duration::from_millis(3));
         }
         meter.usage(&Usage {
             state: State::Partial,
@@ -188,6 +195,9 @@ fn a_provider_is_counted_by_core_and_escaped() {
         "lanegate_tokens_total{provider=\"a \\\"b\\\" \\\\ c\",kind=\"cached\"} 120",
         "lanegate_tokens_total{provider=\"a \\\"b\\\" \\\\ c\",kind=\"input\"} 0",
         "lanegate_answers_total{provider=\"a \\\"b\\\" \\\\ c\",usage=\"partial\"} 2",
+        "lanegate_first_byte_seconds_count{provider=\"a \\\"b\\\" \\\\ c\"} 22",
+        "lanegate_first_byte_seconds_bucket{provider=\"a \\\"b\\\" \\\\ c\",le=\"0.001\"} 0",
+        "lanegate_first_byte_seconds_bucket{provider=\"a \\\"b\\\" \\\\ c\",le=\"0.005\"} 22",
         "lanegate_connect_seconds_count 2",
         "lanegate_connect_seconds_bucket{le=\"0.005\"} 2",
     ] {

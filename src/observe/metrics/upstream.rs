@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::meter::Count;
-use crate::observe::metrics::exposition::{Page, Scrape};
+use crate::observe::metrics::exposition::{Merged, Page, Scrape};
 use crate::observe::metrics::{CLASSES, ProviderCells, ProviderMetrics};
 
 /// Why a provider does not serve a request, as the status of its answer says.
@@ -102,6 +102,20 @@ impl Scrape {
             "Reused connections that were dead, so that their request was sent again",
             self.by_provider(|it| &it.stale),
         )
+    }
+
+    pub(super) fn first_bytes(&self) -> Vec<([(&'static str, &str); 1], Merged)> {
+        let providers = self.scene.providers.iter();
+        let merged = |provider: &Arc<ProviderMetrics>| {
+            let mut merged = Merged::default();
+            for core in &provider.cores {
+                merged.add(&core.first_byte);
+            }
+            merged
+        };
+        providers
+            .map(|it| ([("provider", it.name())], merged(it)))
+            .collect()
     }
 
     fn refusals(&self, page: &mut Page<'_>) -> fmt::Result {
