@@ -149,6 +149,21 @@ fn service_manager_waits_longer_than_the_drain() {
 }
 
 #[test]
+fn admin_listener_of_the_container_is_reached_from_outside_and_asks_for_a_key() {
+    let example = CONTAINERFILE
+        .lines()
+        .find_map(|line| line.strip_prefix("#   admin: "))
+        .unwrap();
+    let providers = "providers: [{ name: a, dialect: openai, base_url: \"http://h\" }]";
+    let yaml = format!("admin: {example}\n{providers}\n");
+    let key = |name: &str| (name == "LANEGATE_ADMIN_KEY").then(|| "k".repeat(32));
+    let admin = config::parse(&yaml, &key).unwrap().admin.unwrap();
+    assert!(!admin.listen.ip().is_loopback() && admin.key.is_some());
+    let keyless = yaml.replace(", key_env: LANEGATE_ADMIN_KEY", "");
+    assert!(keyless != yaml && config::parse(&keyless, &key).is_err());
+}
+
+#[test]
 fn container_is_built_with_the_compiler_that_the_project_names() {
     let version = MANIFEST
         .lines()

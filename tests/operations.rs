@@ -24,6 +24,7 @@ use serde_json::Value;
 
 const PAGE: &str = include_str!("../docs/operations.md");
 const ALERTS: &str = include_str!("../deploy/alerts.yaml");
+const ADMIN: &str = include_str!("../src/admin/answer.rs");
 const DASHBOARD: &str = include_str!("../deploy/grafana-dashboard.json");
 
 /// Names and kinds of all metrics, in the words of the page.
@@ -105,6 +106,19 @@ fn the_page_has_a_row_for_every_metric_and_for_nothing_else() {
     assert_eq!(listed, metrics());
     let known: BTreeSet<_> = metrics().into_keys().collect();
     assert!(named(PAGE).is_subset(&known));
+}
+
+/// Paths are the only literals of the admin listener's answers that begin with a slash.
+#[test]
+fn the_page_has_a_row_for_every_path_of_the_admin_listener() {
+    let paths = ADMIN.split('"').skip(1).step_by(2);
+    let paths: BTreeSet<_> = paths.filter(|it| it.starts_with('/')).collect();
+    assert!(paths.len() >= 8, "{paths:?}");
+    for path in paths {
+        let mut rows = PAGE.lines().filter(|line| line.starts_with("| `"));
+        let has_path = |row: &str| row.contains(&format!(" {path}"));
+        assert!(rows.any(has_path), "{path}");
+    }
 }
 
 #[test]
