@@ -46,7 +46,7 @@ pub use file::FILE_BYTES_MAX;
 pub use limits::{Limits, MemorySplit};
 pub use models::ModelMapping;
 pub use plugins::{AuthorityKey, Feature, FeatureConfig, Plugins, SessionClassification};
-pub(crate) use quantity::{parse_duration, parse_size};
+pub(crate) use quantity::{parse_duration, parse_size, show_duration, show_size};
 pub use schema::key_paths;
 pub use store::{Identity, Store, StoreUrl};
 pub use usage::UsageMode;

@@ -36,7 +36,7 @@ fn split(text: &str) -> Option<(u64, &str)> {
 }
 
 /// A duration of whole milliseconds in its largest unit.
-pub(super) fn show_duration(duration: Duration) -> String {
+pub(crate) fn show_duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     let (unit, size) = largest(millis, &DURATIONS).unwrap_or(("s", 1000));
     format!("{}{unit}", millis / size)
@@ -54,7 +54,7 @@ pub(super) fn show_duration_beside(written: &str, duration: Duration) -> String 
 }
 
 /// A size in its largest unit; plain bytes where none fits.
-pub(super) fn show_size(bytes: u64) -> String {
+pub(crate) fn show_size(bytes: u64) -> String {
     let (unit, size) = largest(bytes, &SIZES).unwrap_or(("", 1));
     format!("{}{unit}", bytes / size)
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bench::arguments::Arguments;
 use crate::bench::body::Shape;
-use crate::config::{BaseUrl, BaseUrlError, parse_duration, parse_size};
+use crate::config::{BaseUrl, BaseUrlError, parse_duration, parse_size, show_duration, show_size};
 use crate::dialect::Dialect;
 
 /// Bytes of a request body. Below 2 KiB it has no tools; the largest is what providers take.
@@ -64,15 +64,35 @@ impl Bound {
         usize::try_from(checked).map_err(|_| PlanError::OutOfBounds { bound: self, got })
     }
 
+    /// The bounds are of milliseconds.
     fn time(self, text: &str) -> Result<Duration, PlanError> {
         let time = parse_duration(text).ok_or(PlanError::Time(self.option))?;
-        self.check(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))?;
+        let checked = self.check(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let show = |millis| show_duration(Duration::from_millis(millis));
+        checked.map_err(|_| self.beyond(text, show))?;
         Ok(time)
+    }
+
+    /// The bounds are of bytes.
+    fn size(self, text: &str) -> Result<usize, PlanError> {
+        let bytes = parse_size(text).ok_or(PlanError::Size(self.option))?;
+        let checked = self.count(bytes);
+        checked.map_err(|_| self.beyond(text, show_size))
+    }
+
+    /// Bounds in the units that people write, and the value as it was written.
+    fn beyond(self, written: &str, show: impl Fn(u64) -> String) -> PlanError {
+        PlanError::Beyond {
+            option: self.option,
+            min: show(self.min),
+            max: show(self.max),
+            written: written.to_owned(),
+        }
     }
 }
 
 /// Why arguments are refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PlanError {
     /// Neither a URL nor `--target`.
     NoTarget,
@@ -100,8 +120,19 @@ pub enum PlanError {
     OutOfBounds {
         /// The option and its bounds.
         bound: Bound,
-        /// The number, in milliseconds for times.
+        /// The number.
         got: u64,
+    },
+    /// A time or a size outside the bounds of its option.
+    Beyond {
+        /// The option.
+        option: &'static str,
+        /// The smallest value.
+        min: String,
+        /// The largest one.
+        max: String,
+        /// What was given.
+        written: String,
     },
     /// More connections must be served by a thread than there are.
     IdleThreads,
@@ -129,6 +160,9 @@ impl fmt::Display for PlanError {
             Self::Size(option) => write!(f, "{option}: expected a size such as 2048, 64KiB or 1MiB"),
             Self::OutOfBounds { bound: Bound { option, min, max }, got } => {
                 write!(f, "{option}: expected {min} to {max}, got {got}")
+            }
+            Self::Beyond { option, min, max, written } => {
+                write!(f, "{option}: expected {min} to {max}, got {written}")
             }
             Self::IdleThreads => f.write_str("--threads: expected at most as many as connections"),
             Self::Header => write!(f, "--header: expected at most {HEADERS_MAX} fields `Name: value` of at most {TEXT_BYTES_MAX} bytes of printable ASCII"),
@@ -188,7 +222,7 @@ impl Arguments {
     /// Checks everything that can be known before a byte is sent.
     pub(super) fn plan(&self) -> Result<Plan, PlanError> {
         let targets = self.targets()?;
-        let body_bytes = parse_size(&self.body_bytes).ok_or(PlanError::Size(BODY_BYTES.option))?;
+        let body_bytes = BODY_BYTES.size(&self.body_bytes)?;
         let connections = CONNECTIONS.count(self.connections)?;
         let threads = THREADS.count(self.threads)?;
         if threads > connections {
@@ -203,7 +237,7 @@ impl Arguments {
         let plan = Plan {
             dialect: self.dialect,
             stream: self.stream,
-            body_bytes: BODY_BYTES.count(body_bytes)?,
+            body_bytes,
             model: printable(&self.model, "--model")?.to_owned(),
             fields: self.fields()?,
             connections,
