@@ -1,8 +1,9 @@
 //! What is counted, by each core for itself.
 //!
 //! Every label has a closed set of values: words of this program, or names of providers from the
-//! configuration. Nothing that a client sends is one, so that no client can make series. Every series
-//! is there from the start, at zero, so that a first event is a rise and not a birth.
+//! configuration, so that no client can make series. Every series is there from the start, at zero, so that
+//! a first event is a rise and not a birth. Names of agents are the exception: clients choose them, a bounded
+//! number is shown ([`AgentCost`]), and each is there from its first request on.
 //!
 //! Costs of one exchange: a dozen relaxed stores to memory of its own core, and one reading of the
 //! clock for each piece of a response.
