@@ -269,8 +269,15 @@ fn wrong_server_is_refused_with_line_and_path() {
     }
 }
 
+fn assert_first_line_refused(line: &str, message: &str) {
+    assert_refused(
+        &with_first_line(line),
+        &format!("config: line 1: {message}"),
+    );
+}
+
 #[test]
-fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
+fn wrong_size_or_count_is_refused_with_line_and_path() {
     for (line, message) in [
         (
             "limits: { head_bytes: 64KB }",
@@ -307,6 +314,10 @@ fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
              body_bytes (64KiB)",
         ),
         (
+            "store: { max_bytes: 1023KiB }",
+            "store.max_bytes: expected 1MiB to 1024GiB, got 1023KiB",
+        ),
+        (
             "limits: { head_fields: 1.5 }",
             "limits.head_fields: expected a whole number, got 1.5",
         ),
@@ -322,6 +333,14 @@ fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
             "limits: { window_bytes: .inf }",
             "limits.window_bytes: expected a size",
         ),
+    ] {
+        assert_first_line_refused(line, message);
+    }
+}
+
+#[test]
+fn wrong_duration_is_refused_as_it_was_written() {
+    for (line, message) in [
         (
             "timeouts: { idle: 5 }",
             "timeouts.idle: expected a duration such as 60s",
@@ -355,10 +374,6 @@ fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
             "identity.adoption_window: expected 1m to 30d, got 45d",
         ),
         (
-            "store: { max_bytes: 1023KiB }",
-            "store.max_bytes: expected 1MiB to 1024GiB, got 1023KiB",
-        ),
-        (
             "timeouts: { grace: 1d }",
             "timeouts.grace: 1d is longer than drain 15m: the end of the process would cut it",
         ),
@@ -367,10 +382,7 @@ fn wrong_size_count_or_duration_is_refused_with_line_and_path() {
             "timeouts.linger: 90000ms is longer than drain 60s",
         ),
     ] {
-        assert_refused(
-            &with_first_line(line),
-            &format!("config: line 1: {message}"),
-        );
+        assert_first_line_refused(line, message);
     }
 }
 

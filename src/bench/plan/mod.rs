@@ -82,11 +82,11 @@ impl Bound {
 
     /// Bounds in the units that people write, and the value as it was written.
     fn beyond(self, written: &str, show: impl Fn(u64) -> String) -> PlanError {
+        let (min, max) = (show(self.min), show(self.max));
         PlanError::Beyond {
             option: self.option,
-            min: show(self.min),
-            max: show(self.max),
-            written: written.to_owned(),
+            bounds: format!("{min} to {max}").into(),
+            written: written.into(),
         }
     }
 }
@@ -127,12 +127,10 @@ pub enum PlanError {
     Beyond {
         /// The option.
         option: &'static str,
-        /// The smallest value.
-        min: String,
-        /// The largest one.
-        max: String,
+        /// The smallest and the largest value.
+        bounds: Box<str>,
         /// What was given.
-        written: String,
+        written: Box<str>,
     },
     /// More connections must be served by a thread than there are.
     IdleThreads,
@@ -161,8 +159,8 @@ impl fmt::Display for PlanError {
             Self::OutOfBounds { bound: Bound { option, min, max }, got } => {
                 write!(f, "{option}: expected {min} to {max}, got {got}")
             }
-            Self::Beyond { option, min, max, written } => {
-                write!(f, "{option}: expected {min} to {max}, got {written}")
+            Self::Beyond { option, bounds, written } => {
+                write!(f, "{option}: expected {bounds}, got {written}")
             }
             Self::IdleThreads => f.write_str("--threads: expected at most as many as connections"),
             Self::Header => write!(f, "--header: expected at most {HEADERS_MAX} fields `Name: value` of at most {TEXT_BYTES_MAX} bytes of printable ASCII"),
