@@ -37,6 +37,8 @@ CLIENT, ROUTE = "me", "imposter"
 # Of programs: the gateway ends by itself, the mock by the signal.
 ENDED = {"mock": 128 + signal.SIGTERM, "gateway": 0}
 VARIABLE = "LANEGATE_KEY"
+# What the programs, or the build before them, say when they will never listen.
+FAILURES = (" is in use: ", "cannot listen on ", "error: ")
 
 
 class Walk(NamedTuple):
@@ -189,7 +191,8 @@ class Shell:
     def until(self, what: str, seconds: float, ready: Callable[[], bool]) -> None:
         give_up = time.monotonic() + seconds
         while not ready():
-            if self._bash.poll() is not None or time.monotonic() > give_up:
+            failed = any(words in self.log() for words in FAILURES)
+            if failed or self._bash.poll() is not None or time.monotonic() > give_up:
                 sys.exit(f"expected {what} within {seconds} s; the shell says: {self.log()}")
             time.sleep(LOOK_SECONDS)
 
@@ -217,7 +220,13 @@ def walked(shell: Shell, walk: Walk, python: Path) -> None:
 
 def logged(shell: Shell) -> None:
     """Looks for the two lines of the access log."""
-    lines = [json.loads(line) for line in shell.log().splitlines() if line.startswith('{"time":')]
+
+    def whole() -> list[str]:
+        lines = shell.log().splitlines(keepends=True)
+        return [line for line in lines if line.startswith('{"time":') and line.endswith("\n")]
+
+    shell.until("two access lines", COUNTED_SECONDS_MAX, lambda: len(whole()) >= 2)
+    lines = [json.loads(line) for line in whole()]
     expected = {"client": CLIENT, "route": ROUTE, "provider": "mock", "status": 200, "usage": "complete", **USAGE}
     for line in lines:
         found = {key: line[key] for key in expected}
