@@ -473,6 +473,35 @@ fn misspelt_key_is_one_failure_and_not_missing_too() {
     }
 }
 
+/// A default stands in its place, which nobody wrote.
+#[test]
+fn what_was_refused_is_not_compared() {
+    let provider = "providers: [{ name: a, dialect: openai, base_url: \"http://h\" }]";
+    for (text, message) in [
+        (
+            "timeouts: { drain: 30d, linger: 20m }",
+            "timeouts.drain: expected 1ms to 1d, got 30d",
+        ),
+        (
+            "timeouts: { drain: 1s, linger: [1, 2], grace: 1s }",
+            "timeouts.linger: expected a duration such as 60s (units ms, s, m, h, d), got a list",
+        ),
+        (
+            "limits: { window_bytes: 1KiB, body_bytes: 64KiB }",
+            "limits.window_bytes: expected 16KiB to 16MiB, got 1KiB",
+        ),
+        (
+            "limits: { memory_bytes: 1KiB, body_bytes: 1024GiB }",
+            "limits.memory_bytes: expected 64KiB to 1024GiB, got 1KiB",
+        ),
+    ] {
+        assert_eq!(
+            refused(&format!("{text}\n{provider}")),
+            format!("config: line 1: {message}")
+        );
+    }
+}
+
 #[test]
 fn file_without_usable_providers_is_refused() {
     let disabled =

@@ -133,6 +133,10 @@ pub(super) fn read(reader: &mut Reader, section: &Section<'_>) -> Limits {
 
 /// The sums that have to come out.
 fn relate(reader: &mut Reader, section: &Section<'_>, limits: Limits) {
+    // In the place of what was refused there is a default that nobody wrote.
+    if reader.has_refused(section, &["window_bytes", "body_bytes"]) {
+        return;
+    }
     let (window, body) = (wide(limits.window_bytes), limits.body_bytes);
     if window > body {
         let what = format!(
@@ -149,7 +153,7 @@ fn relate(reader: &mut Reader, section: &Section<'_>, limits: Limits) {
     let held = body.saturating_add(window);
     let needed = held.max(windows);
     // The halves are alike, so that what binds is the larger need.
-    if split.reservations >= needed {
+    if split.reservations >= needed || reader.has_refused(section, &["memory_bytes"]) {
         return;
     }
     let reason = if needed == held {

@@ -89,6 +89,12 @@ impl<'a> Section<'a> {
 }
 
 impl Reader {
+    /// Whether what stands under one of `keys` was refused, so that a default is in its place.
+    pub(super) fn has_refused(&self, section: &Section<'_>, keys: &[&str]) -> bool {
+        let is_of = |path: &String| keys.iter().any(|key| section.path_of(key) == *path);
+        self.failures.iter().any(|failure| is_of(&failure.path))
+    }
+
     pub(super) fn fail(&mut self, line: Option<u64>, path: String, what: impl Into<String>) {
         self.failures.push(Failure {
             line,

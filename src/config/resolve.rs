@@ -260,7 +260,8 @@ fn timeouts(reader: &mut Reader, section: &Section<'_>) -> Timeouts {
         },
     };
     for (key, part) in [("linger", timeouts.linger), ("grace", timeouts.grace)] {
-        if part > timeouts.drain {
+        let is_known = !reader.has_refused(section, &[key, "drain"]);
+        if is_known && part > timeouts.drain {
             let what = format!(
                 "{} is longer than drain {}: the end of the process would cut it",
                 section.written(key, show_duration(part)),
