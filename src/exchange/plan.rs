@@ -222,8 +222,7 @@ fn usage_patch(
         return Ok(None);
     }
     let facts = forward.body.facts();
-    let stream = facts.map_or(Fact::NotYet, Peek::stream);
-    if !matches!(stream, Fact::NotYet | Fact::Found(StreamFlag::True)) {
+    if facts.is_some_and(is_for_no_stream) {
         return Ok(None);
     }
     if forward.codings.is_coded() {
@@ -236,6 +235,12 @@ fn usage_patch(
     facts.map_or(Ok(None), |facts| {
         ask_for_usage(body.unwrap_or_default(), facts)
     })
+}
+
+/// Whether it is known that the request is for no stream; not where it says so and the opposite.
+fn is_for_no_stream(facts: &Peek) -> bool {
+    let may_be = matches!(facts.stream(), Fact::NotYet | Fact::Found(StreamFlag::True));
+    !may_be && !facts.repeated().contains(TopKey::Stream)
 }
 
 fn lane(forward: &Forward, patch: bool) -> Lane {

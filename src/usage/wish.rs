@@ -35,7 +35,8 @@ pub fn ask_for_usage(body: &[u8], facts: &Peek) -> Result<Option<Patch>, Injecti
         return Err(Injection::RequestAmbiguous);
     }
     // Some providers are asked by a member of this name, in a form of their own.
-    if facts.keys().contains(TopKey::Usage) {
+    let is_null = facts.kind(TopKey::Usage) == Fact::Found(Kind::Null);
+    if facts.keys().contains(TopKey::Usage) && (!is_null || repeated.contains(TopKey::Usage)) {
         return Err(Injection::Asked);
     }
     if facts.keys().contains(TopKey::StreamOptions) {
@@ -248,6 +249,10 @@ mod tests {
                 r#"{"stream":true,"stream_options":{"a":"include_usage","include_usage": true , "b":1}}"#,
             ),
             (
+                r#"{"usage":null,"stream":true}"#,
+                r#"{"stream_options":{"include_usage":true},"usage":null,"stream":true}"#,
+            ),
+            (
                 r#"{"stream_options":{"include_usage":null},"stream":true}"#,
                 r#"{"stream_options":{"include_usage":true},"stream":true}"#,
             ),
@@ -267,6 +272,7 @@ mod tests {
             ),
             (r#""usage":{"include":true}"#, Asked),
             (r#""Usage":false,"stream_options":{}"#, Asked),
+            (r#""usage":{"include":true},"usage":null"#, Asked),
             (r#""stream_options":[]"#, RequestOtherType),
             (r#""stream_options":false"#, RequestOtherType),
             (r#""stream_options":"null""#, RequestOtherType),

@@ -281,6 +281,7 @@ fn what_cannot_be_told_is_left_alone_and_counted(driver: Driver) {
         ),
         (&[], body(r#""Stream_Options":null"#), "request_ambiguous"),
         (&[], body(r#""stream":true"#), "request_ambiguous"),
+        (&[], body(r#""stream":false"#), "request_ambiguous"),
         (
             &[],
             body(r#""stream_options":{"include_usage":false,"include_usage":false}"#),
@@ -309,7 +310,7 @@ fn what_cannot_be_told_is_left_alone_and_counted(driver: Driver) {
         assert_eq!(text(&answer.body), unasked(), "{why}");
         assert_eq!(said(&line), json!([why, "absent", null, null]));
     }
-    let page = scrape_after(admin(&gateway), 10);
+    let page = scrape_after(admin(&gateway), 11);
     let outcome = |outcome| {
         page.count(&format!(
             "lanegate_usage_injections_total{{provider=\"listed-0\",outcome=\"{outcome}\"}}"
@@ -322,7 +323,7 @@ fn what_cannot_be_told_is_left_alone_and_counted(driver: Driver) {
         "request_coded",
         "removed",
     ];
-    assert_eq!(outcomes.map(outcome), [6, 2, 1, 1, 0]);
+    assert_eq!(outcomes.map(outcome), [7, 2, 1, 1, 0]);
 }
 
 fn other_requests_are_left_alone(driver: Driver) {

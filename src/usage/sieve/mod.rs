@@ -17,7 +17,7 @@
 //! stays in the buffer that it was read into, in front of what is read next. At the end of a stream, and
 //! where it breaks off, what is held passes.
 //!
-//! Cost: a scan of the piece of each event in which the byte is that decides, no more than
+//! Cost: a scan of each event up to the end of the piece in which the deciding byte is, no more than
 //! [`EXTRA_CHUNK_BYTES`] of it; nothing is allocated, however long the stream.
 
 mod chunk;
