@@ -30,7 +30,7 @@ const NO_LABEL: &str =
 
 /// What is said where something of one client is asked for, and not of which.
 const NO_PRINCIPAL: &str = "principal is needed, since clients have names here: principal=NAME, or \
-                            principal= for what came before they had";
+                            principal= for requests from before they had";
 
 /// What precedes the id of a session.
 const SESSIONS: &[u8] = b"/admin/sessions/";
@@ -197,7 +197,7 @@ fn conversations(operations: &dyn Operations, query: &str) -> Content {
             _ => return bad_query("known parameters: conversation, session_key, principal"),
         }
     }
-    if session.is_some() && principal.is_none() && operations.has_clients() {
+    if principal.is_none() && operations.has_clients() {
         return bad_query(NO_PRINCIPAL);
     }
     match operations.conversations(principal.unwrap_or_default(), session.as_deref()) {
