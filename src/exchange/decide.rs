@@ -11,7 +11,7 @@ use crate::exchange::admit::{Admission, admit};
 use crate::exchange::classified::Turning;
 use crate::exchange::outcome::{self, Report};
 use crate::exchange::reject::Rejection;
-use crate::exchange::told::{identify, wishes};
+use crate::exchange::told::{identify, note_model, wishes};
 use crate::exchange::whoami::{WHOAMI_PATH, whoami};
 use crate::failure::Failure;
 use crate::http1::framing::{BodyLength, request_body};
@@ -105,7 +105,11 @@ impl Forward {
     /// Notes how much of the body came, and what was known of it.
     pub(super) fn account(&self, record: &mut Record) {
         record.request_bytes = self.body.received();
-        record.seen = self.body.facts().map(Peek::seen);
+        let facts = self.body.facts();
+        record.seen = facts.map(Peek::seen);
+        if let Some(facts) = facts {
+            note_model(record, facts);
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::identity::{Inline, Named, read};
 use crate::lane::Body;
 use crate::ledger::{Answer, Desk, Teller};
 use crate::observe::Record;
-use crate::peek::Demand;
+use crate::peek::{Demand, Peek};
 
 /// A core's way to the ledger.
 #[derive(Clone, Debug)]
@@ -58,6 +58,11 @@ pub(super) fn note(record: &mut Record, body: &Body) {
     if record.fingerprint.is_none() {
         record.fingerprint = facts.fingerprint();
     }
+    note_model(record, facts);
+}
+
+/// Notes the model that was asked for, once; also of a request that goes nowhere.
+pub(super) fn note_model(record: &mut Record, facts: &Peek) {
     if record.model.is_none() {
         record.model = facts.model().found().map(|model| Inline::cut(model.value));
     }

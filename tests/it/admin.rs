@@ -143,6 +143,16 @@ fn an_exchange_is_explained(driver: Driver) {
         assert_eq!(facts["model"], "found");
         assert_eq!(facts["last_user_text"], "no_switch");
     }
+    let broken = request("POST", CHAT, &[], br#"{"model":"small","messages":[}"#);
+    let said: Value = serde_json::from_str(&explained(&mapped, &broken)).unwrap();
+    assert_eq!(
+        (&said["status"], &said["error"]),
+        (&Value::from(400), &Value::from("malformed_json"))
+    );
+    assert_eq!(
+        (&said["model"], said.get("provider")),
+        (&Value::from("small"), Some(&Value::Null))
+    );
 }
 
 /// What is said of this request, once it is over.

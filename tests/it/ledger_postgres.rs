@@ -234,15 +234,16 @@ fn a_database_that_is_away_for_long_costs_rows_and_no_request(driver: Driver) {
     assert!(eventually(|| lost() > 0));
     assert_eq!(report(&mut gateway.connect(), PASS).0, 503);
     server.tell("start");
-    // Between two tries there are up to 16 s by now.
+    // Between two tries there may be 30 s by now.
     let is_stored = || counted("lanegate_ledger_available") == 1;
-    assert!((0..3).any(|_| eventually(is_stored)));
+    assert!((0..5).any(|_| eventually(is_stored)));
     sent += flood(&gateway, &origin, 1);
     // What fitted is stored, each row once, and what did not is counted.
     let written = || counted("lanegate_ledger_rows_written_total");
     let lost_before = || counted("lanegate_log_records_lost_total");
     let all = || written() + lost() + lost_before() == ROWS * sent;
-    assert!(eventually(all), "{sent} sent: {:?}", scrape(&gateway));
+    let is_whole = (0..3).any(|_| eventually(all));
+    assert!(is_whole, "{sent} sent: {:?}", scrape(&gateway));
     let answers = count(&url, "energy_observations", "");
     assert_eq!(decisions(&url) + answers, written());
     assert_eq!(report(&mut gateway.connect(), PASS).0, 200);
