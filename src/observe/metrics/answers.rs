@@ -37,41 +37,23 @@ impl Scrape {
     }
 
     pub(super) fn usage(&self, page: &mut Page<'_>) -> fmt::Result {
-        let mut tokens = Vec::new();
-        let mut states = Vec::new();
-        let mut injections = Vec::new();
-        for provider in &self.scene.providers {
-            for (kind, (word, _)) in Tokens::default().named().into_iter().enumerate() {
-                let labels = [("provider", provider.name()), ("kind", word)];
-                let total = provider.total(|it| it.tokens.get(kind).map_or(0, Count::get));
-                tokens.push((labels, total));
-            }
-            for state in State::ALL {
-                let labels = [("provider", provider.name()), ("usage", state.as_str())];
-                let total = provider.total(|it| it.usage.get(state as usize).map_or(0, Count::get));
-                states.push((labels, total));
-            }
-            for outcome in Injection::ALL {
-                let labels = [("provider", provider.name()), ("outcome", outcome.as_str())];
-                let cell = outcome as usize;
-                let total = provider.total(|it| it.injections.get(cell).map_or(0, Count::get));
-                injections.push((labels, total));
-            }
-        }
+        let kinds = Tokens::default().named().map(|(word, _)| word);
+        let states = State::ALL.map(State::as_str);
+        let outcomes = Injection::ALL.map(Injection::as_str);
         page.counts(
             "tokens",
             "Tokens that a provider gave for its answers; the kinds do not overlap",
-            tokens,
+            self.by_word("kind", kinds, |it| &it.tokens),
         )?;
         page.counts(
             "answers",
             "Successful answers of a provider in one of the dialects, by what they said of their cost",
-            states,
+            self.by_word("usage", states, |it| &it.usage),
         )?;
         page.counts(
             "usage_injections",
             "Streamed chat requests to a provider with usage: inject, by what became of asking for usage",
-            injections,
+            self.by_word("outcome", outcomes, |it| &it.injections),
         )
     }
 }

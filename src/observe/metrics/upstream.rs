@@ -46,15 +46,9 @@ impl Refusal {
 
 impl Scrape {
     pub(super) fn upstream(&self, page: &mut Page<'_>) -> fmt::Result {
-        let mut responses = Vec::new();
         let mut connections = Vec::new();
         let mut waiting = Vec::new();
         for provider in &self.scene.providers {
-            for (class, word) in CLASSES.into_iter().enumerate() {
-                let labels = [("provider", provider.name()), ("status_class", word)];
-                let total = provider.total(|it| it.responses.get(class).map_or(0, Count::get));
-                responses.push((labels, total));
-            }
             let state = |state| [("provider", provider.name()), ("state", state)];
             connections.push((state("active"), provider.total(|it| it.active.get())));
             connections.push((state("idle"), provider.total(|it| it.idle.get())));
@@ -64,9 +58,15 @@ impl Scrape {
         page.counts(
             "upstream_exchanges",
             "Exchanges that were sent to a provider, by the status that the client got",
-            responses,
+            self.by_word("status_class", CLASSES, |it| &it.responses),
         )?;
-        self.refusals(page)?;
+        page.counts(
+            "upstream_refusals",
+            "Answers of a provider that say it does not serve the request, by why",
+            self.by_word("reason", Refusal::ALL.map(Refusal::as_str), |it| {
+                &it.refusals
+            }),
+        )?;
         page.levels(
             "upstream_connections",
             "Connections to a provider, in use and idle",
@@ -118,21 +118,21 @@ impl Scrape {
             .collect()
     }
 
-    fn refusals(&self, page: &mut Page<'_>) -> fmt::Result {
-        let mut refusals = Vec::new();
+    /// The counts of each provider by the words of a closed set, in whose order its cells are.
+    pub(super) fn by_word<'a, const N: usize>(
+        &'a self,
+        label: &'static str,
+        words: [&'static str; N],
+        cells: impl Fn(&ProviderCells) -> &[Count; N],
+    ) -> Vec<([(&'static str, &'a str); 2], u64)> {
+        let mut counts = Vec::new();
         for provider in &self.scene.providers {
-            for refusal in Refusal::ALL {
-                let labels = [("provider", provider.name()), ("reason", refusal.as_str())];
-                let cell = refusal as usize;
-                let total = provider.total(|it| it.refusals.get(cell).map_or(0, Count::get));
-                refusals.push((labels, total));
+            for (at, word) in words.into_iter().enumerate() {
+                let total = provider.total(|it| cells(it).get(at).map_or(0, Count::get));
+                counts.push(([("provider", provider.name()), (label, word)], total));
             }
         }
-        page.counts(
-            "upstream_refusals",
-            "Answers of a provider that say it does not serve the request, by why",
-            refusals,
-        )
+        counts
     }
 
     fn by_provider<'a>(
