@@ -180,27 +180,36 @@ impl<'a> Endpoint<'a> {
     }
 }
 
+/// Whether this can be the name of a client, or that of all where they have none.
+fn is_name(value: &str) -> bool {
+    value.is_empty() || is_label(value.as_bytes(), QUERY_BYTES_MAX)
+}
+
+/// Whose conversation is asked for; none where that has to be said and was not.
+fn known_principal<'a>(operations: &dyn Operations, said: Option<&'a str>) -> Option<&'a str> {
+    said.or_else(|| (!operations.has_clients()).then_some(""))
+}
+
 /// `conversation` is the id that the client sends, `session_key` any key as it is stored.
 fn conversations(operations: &dyn Operations, query: &str) -> Content {
     let (mut principal, mut session) = (None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         match name {
-            "principal" if value.is_empty() => principal = Some(value),
+            "principal" if is_name(value) => principal = Some(value),
             // Keys, ids and names of clients need no escapes.
             _ if !is_label(value.as_bytes(), QUERY_BYTES_MAX) => {
                 return bad_query(NO_LABEL);
             }
-            "principal" => principal = Some(value),
             "conversation" => session = Some(format!("c:{value}")),
             "session_key" => session = Some(value.to_owned()),
             _ => return bad_query("known parameters: conversation, session_key, principal"),
         }
     }
-    if principal.is_none() && operations.has_clients() {
+    let Some(principal) = known_principal(operations, principal) else {
         return bad_query(NO_PRINCIPAL);
-    }
-    match operations.conversations(principal.unwrap_or_default(), session.as_deref()) {
+    };
+    match operations.conversations(principal, session.as_deref()) {
         Summed::Tree(tree) => match serde_json::to_value(&tree) {
             Ok(tree) => Content::json(200, &tree),
             Err(_) => Content::text(500, "the sum cannot be written"),
@@ -219,14 +228,13 @@ fn conversations(operations: &dyn Operations, query: &str) -> Content {
 /// `id` is what a client calls its conversation, or a token of a session. The session's key is not shown.
 fn session(operations: &dyn Operations, id: &str, query: &str) -> Content {
     let principal = match query.split_once('=') {
-        None if query.is_empty() && operations.has_clients() => return bad_query(NO_PRINCIPAL),
-        None if query.is_empty() => "",
-        Some(("principal", "")) => "",
-        Some(("principal", principal)) if is_label(principal.as_bytes(), QUERY_BYTES_MAX) => {
-            principal
-        }
+        None if query.is_empty() => None,
+        Some(("principal", principal)) if is_name(principal) => Some(principal),
         Some(("principal", _)) => return bad_query(NO_LABEL),
         _ => return bad_query("known parameters: principal"),
+    };
+    let Some(principal) = known_principal(operations, principal) else {
+        return bad_query(NO_PRINCIPAL);
     };
     if !is_label(id.as_bytes(), QUERY_BYTES_MAX) {
         return bad_query(NO_LABEL);
