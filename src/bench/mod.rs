@@ -38,7 +38,7 @@ use crate::bench::request::Request;
 
 pub use crate::bench::answer::ProbeError;
 pub use crate::bench::arguments::Arguments;
-pub use crate::bench::plan::{Bound, PlanError};
+pub use crate::bench::plan::PlanError;
 pub use crate::bench::process::ProcessError;
 
 /// How a run ended.

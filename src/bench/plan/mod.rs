@@ -40,7 +40,7 @@ const ROUNDS_PAIRED: u64 = 9;
 
 /// The smallest and the largest value of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
+struct Bound {
     option: &'static str,
     min: u64,
     max: u64,
@@ -52,43 +52,49 @@ impl Bound {
     }
 
     fn check(self, got: u64) -> Result<u64, PlanError> {
-        if (self.min..=self.max).contains(&got) {
-            Ok(got)
-        } else {
-            Err(PlanError::OutOfBounds { bound: self, got })
-        }
+        self.within(got, &got.to_string(), |bound| bound.to_string())
     }
 
     fn count(self, got: u64) -> Result<usize, PlanError> {
-        let checked = self.check(got)?;
-        usize::try_from(checked).map_err(|_| PlanError::OutOfBounds { bound: self, got })
+        self.check(got).map(whole)
     }
 
     /// The bounds are of milliseconds.
     fn time(self, text: &str) -> Result<Duration, PlanError> {
         let time = parse_duration(text).ok_or(PlanError::Time(self.option))?;
-        let checked = self.check(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        let millis = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         let show = |millis| show_duration(Duration::from_millis(millis));
-        checked.map_err(|_| self.beyond(text, show))?;
-        Ok(time)
+        self.within(millis, text, show).map(|_| time)
     }
 
     /// The bounds are of bytes.
     fn size(self, text: &str) -> Result<usize, PlanError> {
         let bytes = parse_size(text).ok_or(PlanError::Size(self.option))?;
-        let checked = self.count(bytes);
-        checked.map_err(|_| self.beyond(text, show_size))
+        self.within(bytes, text, show_size).map(whole)
     }
 
-    /// Bounds in the units that people write, and the value as it was written.
-    fn beyond(self, written: &str, show: impl Fn(u64) -> String) -> PlanError {
+    /// Refuses what is beyond the bounds, which are shown in the unit of `written`.
+    fn within(
+        self,
+        got: u64,
+        written: &str,
+        show: impl Fn(u64) -> String,
+    ) -> Result<u64, PlanError> {
+        if (self.min..=self.max).contains(&got) {
+            return Ok(got);
+        }
         let (min, max) = (show(self.min), show(self.max));
-        PlanError::Beyond {
+        Err(PlanError::OutOfBounds {
             option: self.option,
             bounds: format!("{min} to {max}").into(),
             written: written.into(),
-        }
+        })
     }
+}
+
+/// A number within bounds, all of which fit.
+fn whole(got: u64) -> usize {
+    usize::try_from(got).unwrap_or(usize::MAX)
 }
 
 /// Why arguments are refused.
@@ -118,13 +124,6 @@ pub enum PlanError {
     Size(&'static str),
     /// A number outside the bounds of its option.
     OutOfBounds {
-        /// The option and its bounds.
-        bound: Bound,
-        /// The number.
-        got: u64,
-    },
-    /// A time or a size outside the bounds of its option.
-    Beyond {
         /// The option.
         option: &'static str,
         /// The smallest and the largest value.
@@ -156,10 +155,7 @@ impl fmt::Display for PlanError {
             Self::TooManyProcesses => write!(f, "pid: at most {PIDS_MAX} processes of a target"),
             Self::Time(option) => write!(f, "{option}: expected a time such as 500ms or 2s"),
             Self::Size(option) => write!(f, "{option}: expected a size such as 2048, 64KiB or 1MiB"),
-            Self::OutOfBounds { bound: Bound { option, min, max }, got } => {
-                write!(f, "{option}: expected {min} to {max}, got {got}")
-            }
-            Self::Beyond { option, bounds, written } => {
+            Self::OutOfBounds { option, bounds, written } => {
                 write!(f, "{option}: expected {bounds}, got {written}")
             }
             Self::IdleThreads => f.write_str("--threads: expected at most as many as connections"),
