@@ -115,9 +115,12 @@ pub(super) fn prepare(
         framing,
         close,
     };
+    let content = asked.dialect.and_then(|_| content(head, bytes));
+    let tap = asked.dialect.zip(content);
+    let tap = tap.map(|(dialect, (form, codings))| Tap::new(dialect, form, codings));
     let sieve = asked
         .injects_usage
-        .then(|| sieve(head, bytes, length))
+        .then(|| sieve(content, length))
         .transpose();
     let unsifted = sieve.as_ref().err().copied();
     let wants_trailers = asked.wants_trailers && framing == Framing::Chunked;
@@ -125,7 +128,7 @@ pub(super) fn prepare(
         status: head.status,
         head: response_head(head, bytes, &options, rewrite),
         body: Body::new(length, u64::MAX, wants_trailers)
-            .tapped(tap(asked, head, bytes))
+            .tapped(tap)
             .sifted(sieve.unwrap_or_default()),
         framing,
         trailers: if wants_trailers {
@@ -143,25 +146,25 @@ pub(super) fn prepare(
     Ok(prepared)
 }
 
-/// A tap for an answer to a request in one of the dialects.
-fn tap(asked: &Asked, head: &ResponseHead, bytes: &[u8]) -> Option<Tap> {
-    let dialect = asked
-        .dialect
-        .filter(|_| (200..300).contains(&head.status))?;
-    let form = Form::of(field(&head.fields, bytes, "content-type"));
-    let codings = Codings::of(values(&head.fields, bytes, "content-encoding"));
-    Some(Tap::new(dialect, form, codings))
+/// How the content of an answer is written; none of one that is no success.
+fn content(head: &ResponseHead, bytes: &[u8]) -> Option<(Form, Codings)> {
+    (200..300).contains(&head.status).then(|| {
+        (
+            Form::of(field(&head.fields, bytes, "content-type")),
+            Codings::of(values(&head.fields, bytes, "content-encoding")),
+        )
+    })
 }
 
 /// What takes the extra chunk out of an answer. Where bytes that are missing would show, it stays.
-fn sieve(head: &ResponseHead, bytes: &[u8], length: BodyLength) -> Result<Sieve, Injection> {
-    let form = Form::of(field(&head.fields, bytes, "content-type"));
-    let codings = Codings::of(values(&head.fields, bytes, "content-encoding"));
-    match length {
-        _ if !(200..300).contains(&head.status) || form != Form::Events => Err(Injection::NoStream),
-        _ if codings != Codings::Plain => Err(Injection::AnswerCoded),
-        BodyLength::Chunked | BodyLength::UntilClose => Ok(Sieve::default()),
-        BodyLength::None | BodyLength::Known(_) => Err(Injection::AnswerSized),
+fn sieve(content: Option<(Form, Codings)>, length: BodyLength) -> Result<Sieve, Injection> {
+    match (content, length) {
+        (Some((Form::Events, Codings::Plain)), BodyLength::Chunked | BodyLength::UntilClose) => {
+            Ok(Sieve::default())
+        }
+        (Some((Form::Events, Codings::Plain)), _) => Err(Injection::AnswerSized),
+        (Some((Form::Events, _)), _) => Err(Injection::AnswerCoded),
+        _ => Err(Injection::NoStream),
     }
 }
 
