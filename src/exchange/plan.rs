@@ -14,10 +14,10 @@ use crate::identity::session::Asker;
 use crate::json::{Patch, Patches, patched_len, quote};
 use crate::lane::{Asks, Decline, Lane, choose};
 use crate::observe::Destination;
-use crate::peek::{Fact, Peek, StreamFlag, TopKey};
+use crate::peek::{Fact, Peek, TopKey};
 use crate::route::{Routed, match_path};
 use crate::upstream::{EndpointId, Pool};
-use crate::usage::{Injection, ask_for_usage};
+use crate::usage::{Injection, ask_for_usage, is_for_no_stream};
 
 /// What is done with a request whose body was gathered.
 #[expect(
@@ -235,12 +235,6 @@ fn usage_patch(
     facts.map_or(Ok(None), |facts| {
         ask_for_usage(body.unwrap_or_default(), facts)
     })
-}
-
-/// Whether it is known that the request is for no stream; not where it says so and the opposite.
-fn is_for_no_stream(facts: &Peek) -> bool {
-    let may_be = matches!(facts.stream(), Fact::NotYet | Fact::Found(StreamFlag::True));
-    !may_be && !facts.repeated().contains(TopKey::Stream)
 }
 
 fn lane(forward: &Forward, patch: bool) -> Lane {

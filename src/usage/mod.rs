@@ -35,7 +35,7 @@ pub use injection::Injection;
 pub use sieve::{Passage, Sieve};
 pub use stop::StopReason;
 pub use tap::{Form, Tap};
-pub use wish::ask_for_usage;
+pub use wish::{ask_for_usage, is_for_no_stream};
 
 /// What is known of an answer's cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

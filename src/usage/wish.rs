@@ -18,20 +18,25 @@ const ASKS: &str = "include_usage";
 /// The name of the root member, as it has to be spelled.
 const OPTIONS_SPELLED: &[u8] = b"\"stream_options\"";
 
+/// Whether these facts, of a body or of its beginning, say that no stream is asked for. Not where they say
+/// so and the opposite.
+#[must_use]
+pub fn is_for_no_stream(facts: &Peek) -> bool {
+    let may_be = matches!(facts.stream(), Fact::NotYet | Fact::Found(StreamFlag::True));
+    !may_be && !facts.repeated().contains(TopKey::Stream)
+}
+
 /// What has to change in `body`, a whole one with these facts, so that its provider sends usage. None if it
 /// asks for no stream, whose usage comes by itself.
 ///
 /// # Errors
 /// Why nothing is changed in a request for a stream.
 pub fn ask_for_usage(body: &[u8], facts: &Peek) -> Result<Option<Patch>, Injection> {
-    let repeated = facts.repeated();
-    if repeated.contains(TopKey::Stream) {
-        return Err(Injection::RequestAmbiguous);
-    }
-    if facts.stream() != Fact::Found(StreamFlag::True) {
+    if is_for_no_stream(facts) {
         return Ok(None);
     }
-    if repeated.contains(TopKey::StreamOptions) {
+    let repeated = facts.repeated();
+    if repeated.contains(TopKey::Stream) || repeated.contains(TopKey::StreamOptions) {
         return Err(Injection::RequestAmbiguous);
     }
     // Some providers are asked by a member of this name, in a form of their own.
