@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::admin::{ADMIN, admin, scrape_after};
 use crate::support::client::{CHAT, Client, Response, chunk, head, request};
+use crate::support::exposition::Exposition;
 use crate::support::gateway::{Driver, Gateway, Setup};
 use crate::support::message::{End, Flow, find, settle};
 use crate::support::on_both_drivers;
@@ -156,6 +157,13 @@ fn line_of(gateway: &Gateway, answer: &Response) -> Value {
     gateway.access_line(&id, |line| line["request_id"] == id.as_str())
 }
 
+/// How many requests to the provider ended so.
+fn outcome(page: &Exposition, outcome: &str) -> u64 {
+    page.count(&format!(
+        "lanegate_usage_injections_total{{provider=\"listed-0\",outcome=\"{outcome}\"}}"
+    ))
+}
+
 fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
@@ -228,12 +236,7 @@ fn what_is_missing_is_put_in_and_the_extra_chunk_taken_out(driver: Driver) {
         );
     }
     let page = scrape_after(admin(&gateway), 10);
-    let outcome = |outcome| {
-        page.count(&format!(
-            "lanegate_usage_injections_total{{provider=\"listed-0\",outcome=\"{outcome}\"}}"
-        ))
-    };
-    assert_eq!(outcome("removed"), 10);
+    assert_eq!(outcome(&page, "removed"), 10);
     assert_eq!(page.sum("lanegate_usage_injections_total"), 10);
     let answers = "lanegate_answers_total{provider=\"listed-0\",usage=\"complete\"}";
     assert_eq!(page.count(answers), 10);
@@ -311,11 +314,6 @@ fn what_cannot_be_told_is_left_alone_and_counted(driver: Driver) {
         assert_eq!(said(&line), json!([why, "absent", null, null]));
     }
     let page = scrape_after(admin(&gateway), 11);
-    let outcome = |outcome| {
-        page.count(&format!(
-            "lanegate_usage_injections_total{{provider=\"listed-0\",outcome=\"{outcome}\"}}"
-        ))
-    };
     let outcomes = [
         "request_ambiguous",
         "request_other_type",
@@ -323,7 +321,7 @@ fn what_cannot_be_told_is_left_alone_and_counted(driver: Driver) {
         "request_coded",
         "removed",
     ];
-    assert_eq!(outcomes.map(outcome), [7, 2, 1, 1, 0]);
+    assert_eq!(outcomes.map(|it| outcome(&page, it)), [7, 2, 1, 1, 0]);
 }
 
 fn other_requests_are_left_alone(driver: Driver) {

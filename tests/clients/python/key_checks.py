@@ -57,14 +57,9 @@ def message_with_a_wrong_key_is_an_authentication_error() -> None:
         raise AssertionError("no error")
 
 
-checks.run(
-    {
-        check.__name__.replace("_", " "): check
-        for check in (
-            chat_stream_with_a_key,
-            chat_with_a_wrong_key_is_an_authentication_error,
-            message_stream_with_a_key,
-            message_with_a_wrong_key_is_an_authentication_error,
-        )
-    }
+checks.run_by_name(
+    chat_stream_with_a_key,
+    chat_with_a_wrong_key_is_an_authentication_error,
+    message_stream_with_a_key,
+    message_with_a_wrong_key_is_an_authentication_error,
 )

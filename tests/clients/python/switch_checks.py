@@ -115,14 +115,9 @@ def a_switch_behind_two_mebibytes_is_answered_and_never_run() -> None:
     equal("text", chat("", messages=long[:1], extra_headers=SESSION).choices[0].message.content, TEXT)
 
 
-checks.run(
-    {
-        check.__name__.replace("_", " "): check
-        for check in (
-            who_is_answered_in_the_shape_of_each_api,
-            a_request_for_a_stream_reaches_the_model,
-            a_new_session_is_known_on_every_core,
-            a_switch_behind_two_mebibytes_is_answered_and_never_run,
-        )
-    }
+checks.run_by_name(
+    who_is_answered_in_the_shape_of_each_api,
+    a_request_for_a_stream_reaches_the_model,
+    a_new_session_is_known_on_every_core,
+    a_switch_behind_two_mebibytes_is_answered_and_never_run,
 )
